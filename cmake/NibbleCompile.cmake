@@ -1,0 +1,24 @@
+# Flags that hold for every target. -ffp-contract=off: GCC would otherwise fuse intrinsics, and the
+# same bits must come out on every instruction set (docs/architecture.md, idea 3).
+add_library(nibble_flags INTERFACE)
+target_compile_options(nibble_flags INTERFACE -Wall -Wextra -Werror -ffp-contract=off
+                       -fno-math-errno -fvisibility=hidden)
+target_include_directories(nibble_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # False positives of GCC 12 in std::vector and std::string at -O2.
+  target_compile_options(nibble_flags INTERFACE -Wno-stringop-overflow -Wno-array-bounds
+                         -Wno-restrict -Wno-maybe-uninitialized -Wno-psabi)
+endif()
+if(NIBBLE_SANITIZE)
+  target_compile_options(nibble_flags INTERFACE -fsanitize=${NIBBLE_SANITIZE}
+                         -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(nibble_flags INTERFACE -fsanitize=${NIBBLE_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)

@@ -1,0 +1,67 @@
+# nibble_library(NAME [DIR folder] [DEPS other folders] [LIBS external] [PRIVATE_LIBS external])
+#
+# One library nibble_<NAME> from every .cc of the folder that is no test, and, when tests are built,
+# one executable <NAME>_test from its *_test.cc. DEPS name folders of src/; tools/check_borders.py
+# holds the includes against the order of docs/architecture.md.
+function(nibble_library NAME)
+  cmake_parse_arguments(ARG "" "DIR" "DEPS;LIBS;PRIVATE_LIBS;EXCLUDE;TEST_LIBS" ${ARGN})
+  if(NOT ARG_DIR)
+    set(ARG_DIR ${CMAKE_CURRENT_SOURCE_DIR})
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${ARG_DIR}/*.cc)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  foreach(pattern ${ARG_EXCLUDE})
+    list(FILTER sources EXCLUDE REGEX "${pattern}")
+    list(FILTER tests EXCLUDE REGEX "${pattern}")
+  endforeach()
+
+  if(sources)
+    add_library(nibble_${NAME} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(nibble_${NAME} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_link_libraries(nibble_${NAME} ${scope} nibble_flags fmt::fmt ${ARG_LIBS})
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(nibble_${NAME} ${scope} nibble_${dep})
+  endforeach()
+  if(sources AND ARG_PRIVATE_LIBS)
+    target_link_libraries(nibble_${NAME} PRIVATE ${ARG_PRIVATE_LIBS})
+  endif()
+
+  if(NIBBLE_TESTS AND tests)
+    nibble_test(${NAME}_test SOURCES ${tests} DEPS ${NAME} LIBS ${ARG_TEST_LIBS})
+  endif()
+endfunction()
+
+# nibble_test(NAME SOURCES ... DEPS folders [LIBS external])
+function(nibble_test NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_executable(${NAME} ${ARG_SOURCES})
+  target_link_libraries(${NAME} PRIVATE nibble_flags nibble_test_support ${ARG_LIBS})
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(${NAME} PRIVATE nibble_${dep})
+  endforeach()
+  add_test(NAME ${NAME} COMMAND ${NAME})
+  set_tests_properties(${NAME} PROPERTIES TIMEOUT 900)
+endfunction()
+
+# nibble_isa_objects(TARGET ISA SOURCES...): compiles sources once for one instruction set. The
+# macro NIBBLE_ISA_NS names the namespace that all their code lives in; their objects must hold no
+# weak symbol outside it (tools/check_isa_symbols.py), or the linker could pick an AVX-512 copy of
+# an inline function for a machine without it.
+function(nibble_isa_objects TARGET ISA)
+  set(flags_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt -mpopcnt -mmovbe -mpclmul -maes)
+  set(flags_avxvnni ${flags_avx2} -mavxvnni)
+  set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl
+      -mprefer-vector-width=512)
+  set(flags_avx512vnni ${flags_avx512} -mavx512vnni -mavx512vbmi)
+  set(flags_neon -march=armv8.2-a+dotprod+fp16)
+  add_library(${TARGET} OBJECT ${ARGN})
+  target_link_libraries(${TARGET} PRIVATE nibble_flags)
+  target_compile_options(${TARGET} PRIVATE ${flags_${ISA}} -O3)
+  target_compile_definitions(${TARGET} PRIVATE NIBBLE_ISA_NS=isa_${ISA} HWY_COMPILE_ONLY_STATIC)
+endfunction()
