@@ -8,8 +8,8 @@ namespace nibble {
 }  // namespace nibble
 
 // Our own bug, never reachable from a file, a request or a flag: those return a Result.
-#define NIBBLE_CHECK(condition)                                         \
-  do {                                                                  \
-    if (!(condition)) [[unlikely]]                                      \
-      ::nibble::CheckFailed(__FILE__, __LINE__, #condition);            \
+#define NIBBLE_CHECK(condition)                              \
+  do {                                                       \
+    if (!(condition)) [[unlikely]]                           \
+      ::nibble::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)

@@ -21,10 +21,10 @@ class StrongId {
   Int value_ = 0;
 };
 
-using TokenId = StrongId<struct TokenIdTag, int32_t>;     // index into the vocabulary
-using PageId = StrongId<struct PageIdTag, int32_t>;       // page of one KV group; -1: none
+using TokenId = StrongId<struct TokenIdTag, int32_t>;  // index into the vocabulary
+using PageId = StrongId<struct PageIdTag, int32_t>;    // page of one KV group; -1: none
 using RequestId = StrongId<struct RequestIdTag, uint64_t>;
-using Position = StrongId<struct PositionTag, int32_t>;   // 0-based place in a sequence
+using Position = StrongId<struct PositionTag, int32_t>;  // 0-based place in a sequence
 
 inline constexpr PageId kNoPage{-1};
 inline constexpr TokenId kNoToken{-1};

@@ -54,9 +54,9 @@ inline std::unexpected<Error> Within(const std::string& place, Error error) {
 #define NIBBLE_CONCAT(a, b) NIBBLE_CONCAT_INNER(a, b)
 #define NIBBLE_TRY(declaration, expression) \
   NIBBLE_TRY_IMPL(NIBBLE_CONCAT(nibble_try_, __LINE__), declaration, expression)
-#define NIBBLE_TRY_IMPL(temporary, declaration, expression)              \
-  auto temporary = (expression);                                         \
-  if (!temporary) return std::unexpected(std::move(temporary).error());  \
+#define NIBBLE_TRY_IMPL(temporary, declaration, expression)             \
+  auto temporary = (expression);                                        \
+  if (!temporary) return std::unexpected(std::move(temporary).error()); \
   declaration = *std::move(temporary) /* NOLINT(bugprone-macro-parentheses) */
 
 // NIBBLE_RETURN_IF_ERROR(Foo()): for a Status.

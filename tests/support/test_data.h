@@ -37,16 +37,16 @@ std::string ReadFile(const std::filesystem::path& path);
 
 // Declares `const std::filesystem::path name`, or skips the test (fails it in CI) when the shared
 // data is not there.
-#define NIBBLE_SHARED_OR_SKIP(name, relative)                                                \
-  const std::filesystem::path name = ::nibble::testing::SharedPath(relative);                \
-  if (name.empty()) {                                                                        \
-    if (std::getenv("NIBBLE_REQUIRE_SHARED")) FAIL() << "no shared data: " << (relative);    \
-    GTEST_SKIP() << "skipped: no shared data (" << (relative) << ")";                        \
+#define NIBBLE_SHARED_OR_SKIP(name, relative)                                             \
+  const std::filesystem::path name = ::nibble::testing::SharedPath(relative);             \
+  if (name.empty()) {                                                                     \
+    if (std::getenv("NIBBLE_REQUIRE_SHARED")) FAIL() << "no shared data: " << (relative); \
+    GTEST_SKIP() << "skipped: no shared data (" << (relative) << ")";                     \
   }
 
-#define NIBBLE_PULLED_OR_SKIP(name, file)                                                    \
-  const std::filesystem::path name = ::nibble::testing::PulledModel(file);                   \
-  if (name.empty()) {                                                                        \
-    if (std::getenv("NIBBLE_REQUIRE_SHARED")) FAIL() << "model not pulled: " << (file);      \
-    GTEST_SKIP() << "skipped: model not pulled (" << (file) << ")";                          \
+#define NIBBLE_PULLED_OR_SKIP(name, file)                                               \
+  const std::filesystem::path name = ::nibble::testing::PulledModel(file);              \
+  if (name.empty()) {                                                                   \
+    if (std::getenv("NIBBLE_REQUIRE_SHARED")) FAIL() << "model not pulled: " << (file); \
+    GTEST_SKIP() << "skipped: model not pulled (" << (file) << ")";                     \
   }

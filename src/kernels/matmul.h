@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "format/format.h"
+#include "kernels/activations.h"
+#include "tensor/matrix.h"
+
+namespace nibble {
+
+class ThreadPool;
+struct KernelTable;
+
+// A weight matrix [rows = outputs][cols = inputs] in kernel order: panels of 16 output rows, the
+// same bytes on every instruction set; the layout of each format is at its packer. Lossless: the
+// codes and scales of the file in another order. Does not own its bytes.
+class PackedMatrix {
+ public:
+  PackedMatrix() = default;
+
+  // Bytes of the packed form: what a memory plan adds up. A multiple of 64.
+  static size_t Bytes(Format format, int rows, int cols);
+
+  // Packs file rows (each TraitsOf(format).RowBytes(cols) bytes) into dst (Bytes() bytes, 64-byte
+  // aligned), in parallel. cols must be a multiple of the format's block.
+  static PackedMatrix Pack(Format format, int rows, int cols, std::span<const std::byte> file_rows,
+                           std::span<std::byte> dst, ThreadPool& pool);
+
+  Format format() const { return format_; }
+  int rows() const { return rows_; }
+  int cols() const { return cols_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  bool empty() const { return rows_ == 0; }
+
+  // What this matrix needs of its input under an arithmetic (F32, F16, BF16 and FP8 weights always
+  // compute as act=f32).
+  ActNeeds Needs(Act act) const;
+
+  // Decodes one row (an embedding tied to the output is stored once). dst: cols floats, exactly
+  // the values of the format's reference decoder.
+  void DecodeRow(int row, float* dst) const;
+
+ private:
+  Format format_ = Format::kF32;
+  int rows_ = 0;
+  int cols_ = 0;
+  std::span<const std::byte> bytes_;
+};
+
+// y[t][r] = Σ_k w[r][k] · x[t][k] (+ bias[r]) (+ y[t][r] before, when accumulate).
+struct MatmulTask {
+  const PackedMatrix* weights = nullptr;
+  MatrixView<float> y;          // [tokens][weights->rows()]
+  const float* bias = nullptr;  // [weights->rows()]
+  bool accumulate = false;
+};
+
+// Runs all tasks on one input in one parallel region. token_rows picks rows of x (y row i belongs
+// to x row token_rows[i]); empty: all rows in order. One element's bits depend on its own weight
+// row and its own x row only: not on the other tokens, tasks or the number of threads.
+void Matmul(const KernelTable& kernels, ThreadPool& pool, Act act, const ActivationBlock& x,
+            std::span<const MatmulTask> tasks, std::span<const int> token_rows = {});
+
+}  // namespace nibble

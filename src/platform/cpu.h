@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace nibble {
+
+// Instruction sets that kernels are compiled for, each a row of the kernel table. kScalar is the
+// truth that all others equal bit for bit.
+enum class Isa { kScalar, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kNeonDot };
+
+std::string_view IsaName(Isa isa);  // "scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "neon"
+std::optional<Isa> IsaFromName(std::string_view name);
+
+// Every instruction set that this processor (and the operating system's saved state) can run, worst
+// first; kScalar always.
+std::vector<Isa> SupportedIsas();
+
+// The best one, or the one named by NIBBLE_ISA in the environment: an error when that is unknown or
+// not supported here.
+Result<Isa> ChooseIsa();
+
+struct CpuTopology {
+  int affinity_threads = 1;     // processors this process may run on
+  double cgroup_quota = 0;      // processors' worth of time the cgroup grants; 0: no limit
+  int threads = 1;              // what a pool should use: min of both, at least 1
+  size_t last_level_cache = 0;  // bytes
+  size_t memory_total = 0;      // bytes this process may use: machine or cgroup limit
+  size_t memory_available = 0;  // bytes free now under the same limit
+  int numa_nodes = 1;
+};
+CpuTopology ReadTopology();
+
+}  // namespace nibble
