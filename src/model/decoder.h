@@ -1,0 +1,71 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/activations.h"
+#include "model/batch.h"
+#include "model/config.h"
+#include "model/kv_groups.h"
+
+namespace nibble {
+
+class ThreadPool;
+struct KernelTable;
+
+// Bytes of everything a loaded model owns, known before loading and kept.
+struct MemoryPlan {
+  size_t weight_bytes = 0;     // packed matrices, norms, biases
+  size_t workspace_bytes = 0;  // activations of one step of max_rows rows, logit blocks, attention
+  size_t rope_bytes = 0;       // rotation tables for max_context positions
+  size_t Total() const { return weight_bytes + workspace_bytes + rope_bytes; }
+};
+
+struct LoadOptions {
+  Act act = Act::kInt8;
+  int max_rows = 512;   // most rows of one step
+  int max_context = 0;  // most positions of one sequence; 0: the model's own
+};
+
+// The input of every linear layer passes here before it is used (calibration).
+class LinearTap {
+ public:
+  virtual ~LinearTap() = default;
+  virtual void Input(int layer, std::string_view linear, MatrixView<const float> x) = 0;
+};
+
+// A decoder-only transformer with packed weights. One forward pass at a time.
+class Decoder {
+ public:
+  // Reads configuration and tensor directory only.
+  static Result<MemoryPlan> Plan(const std::filesystem::path& path, const LoadOptions& options,
+                                 const KernelTable& kernels, const ThreadPool& pool);
+
+  // A GGUF file (any shard of a split one) or a Hugging Face folder. Packs in parallel and drops
+  // the mapped originals behind itself.
+  static Result<std::unique_ptr<Decoder>> Load(const std::filesystem::path& path,
+                                               const LoadOptions& options,
+                                               const KernelTable& kernels, ThreadPool& pool);
+  virtual ~Decoder() = default;
+
+  virtual const ModelConfig& config() const = 0;
+  virtual const MemoryPlan& plan() const = 0;
+  virtual int max_rows() const = 0;
+  virtual int max_context() const = 0;
+
+  // Bytes of weights that one step reads whatever its batch (all but embedding rows).
+  virtual size_t WeightBytesPerStep() const = 0;
+
+  // Computes the batch, writes its keys and values into the pages, and hands the wanted logits to
+  // the sink. groups: the group list the tables were made from. Checked before: ids in range, rows
+  // <= max_rows, positions < max_context.
+  virtual void Forward(const RaggedBatch& batch, std::span<const KvGroup> groups,
+                       LogitsSink& sink) = 0;
+
+  virtual void SetTap(LinearTap* tap) = 0;
+};
+
+}  // namespace nibble
