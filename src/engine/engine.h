@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/request.h"
+#include "kernels/activations.h"
+#include "model/decoder.h"
+#include "model/kv_groups.h"
+
+namespace nibble {
+
+class Tokenizer;
+
+struct EngineOptions {
+  int threads = 0;  // 0: affinity and cgroup quota decide
+  Act act = Act::kInt8;
+  KvFormats kv;
+  // Most tokens of one request, prompt and answer together. 0: the model's own, or less when the
+  // memory that is left does not hold so many.
+  int max_context = 0;
+  size_t kv_memory = 0;  // bytes of KV pages; 0: one request of max_context tokens
+  int max_rows = 512;    // most tokens computed in one step
+  int max_running = 16;  // most sequences that hold pages at the same time
+  int max_queue = 1024;  // most sequences that wait; more are refused with kNoRoom
+};
+
+// The memory contract, known before anything is loaded.
+struct EnginePlan {
+  MemoryPlan model;
+  size_t kv_bytes = 0;         // page pools; pages are taken as they are filled
+  size_t sampler_bytes = 0;    // candidates, counts and log-probabilities of one row
+  size_t tokenizer_bytes = 0;  // estimate from the vocabulary
+  size_t process_bytes = 0;    // program, thread stacks, allocator
+  size_t available_bytes = 0;  // free in the machine or cgroup when planned
+
+  int max_context = 0;  // tokens of one request
+  int kv_tokens = 0;    // tokens that all pages of the global layers hold together
+  size_t kv_bytes_per_token = 0;
+
+  size_t Total() const {
+    return model.Total() + kv_bytes + sampler_bytes + tokenizer_bytes + process_bytes;
+  }
+  bool Fits() const { return Total() <= available_bytes; }
+  std::string Describe() const;  // a few lines for people
+};
+
+// A snapshot of what the engine has done so far.
+struct EngineStats {
+  int waiting = 0;
+  int running = 0;
+  int64_t steps = 0;
+  int64_t rows = 0;  // tokens computed
+  int64_t preemptions = 0;
+  int kv_pages_used = 0;   // of all groups
+  int kv_pages_total = 0;  // of all groups
+};
+
+// Runs any number of requests over one model, on a thread of its own. All methods may be called
+// from any thread.
+class Engine {
+ public:
+  // Reads headers only. Errors: those of the file; kNoRoom never (see EnginePlan::Fits).
+  static Result<EnginePlan> Plan(const std::filesystem::path& path, const EngineOptions& options);
+
+  // A GGUF file or a Hugging Face folder: plans, refuses with kNoRoom and the plan's figures when
+  // it does not fit, loads tokenizer and weights, starts the thread.
+  static Result<std::unique_ptr<Engine>> Create(const std::filesystem::path& path,
+                                                const EngineOptions& options);
+
+  // Ends unfinished requests with kCancelled.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Checks and queues. Errors: kBadInput for a request that is wrong or can never fit (both
+  // numbers), kNoRoom when the queue is full. The sink gets events until its last OnFinish.
+  Result<RequestId> Submit(Request request, std::shared_ptr<EventSink> sink);
+
+  // Effective within one step; every unfinished choice gets OnFinish(kCancelled). Unknown and
+  // finished ids are ignored.
+  void Cancel(RequestId id);
+
+  const Tokenizer& tokenizer() const;
+  const ModelConfig& config() const;
+  const EnginePlan& plan() const;
+  int threads() const;
+  size_t WeightBytesPerStep() const;
+  EngineStats Stats() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nibble

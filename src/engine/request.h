@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "model/batch.h"
+
+namespace nibble {
+
+struct LogitBias {
+  TokenId id;
+  float bias = 0;  // added to the logit; -infinity forbids the token
+};
+
+// How a token is drawn from a row of logits. The order of the samplers is llama.cpp's: logit bias,
+// penalties, top-k, typical, top-p, min-p, temperature, then one Gumbel-max draw (docs/engine.md).
+// The defaults change nothing and take the most probable token.
+struct SamplingParams {
+  float temperature = 0;  // 0: the most probable token, ties to the lower id
+  int top_k = 0;          // keep the k most probable; 0: all
+  float top_p = 1;        // keep the smallest set of at least this probability; 1: all
+  float min_p = 0;        // keep probabilities >= min_p · largest; 0: all
+  float typical_p = 1;    // locally typical sampling (Meister et al. 2022); 1: off
+
+  // Over the last `penalty_last_n` tokens of prompt and answer (-1: all, 0: none).
+  float repetition_penalty = 1;  // > 0; divides positive, multiplies negative logits
+  float presence_penalty = 0;    // subtracted once from every token that occurred
+  float frequency_penalty = 0;   // subtracted per occurrence
+  int penalty_last_n = 64;
+
+  std::vector<LogitBias> logit_bias;
+  uint64_t seed = 0;  // same seed, choice and prompt: same answer
+};
+
+// One question to the engine.
+struct Request {
+  std::vector<TokenId> prompt;  // at least one id
+  int max_tokens = -1;          // 0: compute the prompt only; -1: until the context is full
+  SamplingParams sampling;
+  std::vector<std::string> stop;  // the answer ends before the first of these texts
+  bool ignore_end = false;        // go on behind end-of-text tokens
+  bool show_special = false;      // texts of control tokens are part of the answer
+  int priority = 0;               // >= 0; lower values are admitted first
+  int n = 1;                      // answers to the same prompt, told apart by `choice`
+  // Log-probabilities per generated token: -1 none, 0 the token's own, k > 0 the k most probable
+  // as well. Of the model's logits, before any sampler.
+  int logprobs = -1;
+
+  // Gets the logits of every position >= logits_from of prompt and answer (n must be 1), in blocks
+  // in order, once each: `first` of LogitsSink::Rows is the position of the block's first row.
+  // Called on the engine's thread, which it may block. Must live until OnFinish.
+  LogitsSink* logits = nullptr;
+  int logits_from = 0;
+};
+
+enum class FinishReason : uint8_t {
+  kStop,       // an end token or a stop string
+  kLength,     // max_tokens, or the context is full
+  kCancelled,  // Cancel, or the engine was destroyed
+  kError,      // FinishEvent::error says what
+};
+std::string_view FinishReasonName(FinishReason reason);  // "stop", "length", "cancelled", "error"
+
+struct TokenLogprob {
+  TokenId id;
+  float logprob = 0;  // natural logarithm
+};
+
+// One generated token. Its text may come with a later event: half characters and beginnings of
+// stop strings are held back. An end token has an event of its own with empty text.
+struct TokenEvent {
+  int choice = 0;
+  TokenId id;
+  std::string text;               // complete UTF-8, may be empty
+  float logprob = 0;              // when Request::logprobs >= 0
+  std::vector<TokenLogprob> top;  // most probable first, when Request::logprobs > 0
+};
+
+struct Usage {
+  int prompt_tokens = 0;
+  int generated_tokens = 0;  // the end token included
+  int preemptions = 0;
+  double queue_s = 0;    // from Submit to the first step that computed any of it
+  double prefill_s = 0;  // from there to the first generated token (or the end of the prompt)
+  double decode_s = 0;   // from there to the last token
+  // Bytes of weights and of keys and values that the steps after the first token read: all of
+  // each step's weights, as if the request had been alone.
+  double decode_weight_bytes = 0;
+  double decode_kv_bytes = 0;
+  int decode_steps = 0;
+};
+
+struct FinishEvent {
+  int choice = 0;
+  FinishReason reason = FinishReason::kStop;
+  std::string text;                 // what was still held back
+  std::optional<std::string> stop;  // the stop string that ended the answer
+  std::optional<Error> error;       // with kError
+  Usage usage;
+};
+
+// Receives the events of a request: for each choice tokens in order, then one OnFinish. Called on
+// the engine's thread: it must return at once (put the event into a queue), and must not call the
+// engine except Cancel. EventStream (engine/event_stream.h) is the ready-made queue.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  virtual void OnToken(RequestId id, const TokenEvent& event) = 0;
+  virtual void OnFinish(RequestId id, const FinishEvent& event) = 0;
+};
+
+}  // namespace nibble
