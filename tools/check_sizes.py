@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Fails on source files over 800 lines, and on tracked files over 4 MB."""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CODE = {".h", ".cc", ".py", ".ts", ".tsx", ".sh"}
+MAX_LINES = 800
+MAX_BYTES = 4_000_000
+
+
+def main():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    problems = 0
+    for name in listed.stdout.decode().split("\0"):
+        path = ROOT / name
+        if not name or not path.is_file():
+            continue
+        data = path.read_bytes()
+        if len(data) > MAX_BYTES:
+            print(f"{name}: {len(data)} bytes, the limit is {MAX_BYTES}")
+            problems += 1
+        lines = data.count(b"\n")
+        if path.suffix in CODE and lines > MAX_LINES:
+            print(f"{name}: {lines} lines, the limit is {MAX_LINES}")
+            problems += 1
+    print(f"sizes: {problems} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

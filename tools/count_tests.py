@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Counts tests from the reports below a folder: "N passed, N failed, N skipped".
+
+A folder that holds ctest.xml (ctest --output-junit) has one entry per test program; where the
+program left a GoogleTest report in gtest/ beside it, its cases are counted instead. A program that
+crashed or ran out of time counts as one failure more.
+"""
+
+import collections
+import pathlib
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def count_googletest(report):
+    """Counts of one program's GoogleTest report, or None where it is absent or broken."""
+    try:
+        root = ElementTree.parse(report).getroot()
+    except (OSError, ElementTree.ParseError):
+        return None
+    counts = collections.Counter()
+    for case in root.iter("testcase"):
+        if case.find("failure") is not None:
+            counts["failed"] += 1
+        elif case.get("result") == "skipped" or case.find("skipped") is not None:
+            counts["skipped"] += 1
+        elif case.get("status") == "run":
+            counts["passed"] += 1
+    return counts
+
+
+def count_ctest(report):
+    counts = collections.Counter()
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        name = case.get("name")
+        bad = case.find("failure") is not None or case.get("status") == "fail"
+        inner = count_googletest(report.parent / "gtest" / f"{name}.xml")
+        if inner is None:
+            skipped = case.find("skipped") is not None
+            inner = collections.Counter(["failed" if bad else "skipped" if skipped else "passed"])
+        elif bad and not inner["failed"]:
+            inner["failed"] += 1
+        counts += inner
+    return counts
+
+
+def main():
+    counts = collections.Counter()
+    for report in sorted(pathlib.Path(sys.argv[1]).rglob("ctest.xml")):
+        counts += count_ctest(report)
+    print(f"{counts['passed']} passed, {counts['failed']} failed"
+          + (f", {counts['skipped']} skipped" if counts["skipped"] else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
