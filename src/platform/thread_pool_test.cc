@@ -1,0 +1,112 @@
+#include "platform/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <chrono>
+#include <ctime>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace nibble {
+namespace {
+
+class ThreadPoolTest : public testing::TestWithParam<int> {};
+
+TEST_P(ThreadPoolTest, RunsEveryThreadOnceAndWaits) {
+  ThreadPool pool(GetParam());
+  EXPECT_EQ(pool.size(), GetParam());
+  std::vector<int> runs(static_cast<size_t>(GetParam()), 0);
+  for (int round = 1; round <= 200; ++round) {
+    pool.Run([&](int thread) { ++runs[static_cast<size_t>(thread)]; });
+    for (int count : runs) ASSERT_EQ(count, round);
+  }
+}
+
+TEST_P(ThreadPoolTest, ParallelForCoversTheRangeInWholeGrains) {
+  ThreadPool pool(GetParam());
+  for (const int64_t count : {0, 1, 7, 16, 17, 1000}) {
+    for (const int64_t grain : {1, 8, 64}) {
+      std::vector<int> seen(static_cast<size_t>(count), 0);
+      pool.ParallelFor(count, grain, [&](int64_t begin, int64_t end, int) {
+        EXPECT_EQ(begin % grain, 0);
+        EXPECT_TRUE(end % grain == 0 || end == count);
+        for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+      });
+      for (int times : seen) ASSERT_EQ(times, 1);
+    }
+  }
+}
+
+TEST_P(ThreadPoolTest, BarrierSeparatesPhases) {
+  ThreadPool pool(GetParam());
+  const auto n = static_cast<size_t>(GetParam());
+  std::vector<int> value(n, 0);
+  std::vector<int> sums(n, 0);
+  constexpr int kRounds = 100;
+  pool.Run([&](int thread) {
+    for (int round = 1; round <= kRounds; ++round) {
+      value[static_cast<size_t>(thread)] = round * (thread + 1);
+      pool.Barrier(thread);
+      sums[static_cast<size_t>(thread)] += std::accumulate(value.begin(), value.end(), 0);
+      pool.Barrier(thread);
+    }
+  });
+  const int threads = GetParam();
+  const int expected = kRounds * (kRounds + 1) / 2 * threads * (threads + 1) / 2;
+  for (int sum : sums) EXPECT_EQ(sum, expected);
+}
+
+TEST_P(ThreadPoolTest, WorkersRoundAsTheCallerAndKeepDenormals) {
+  ThreadPool pool(GetParam());
+  std::vector<float> thirds(static_cast<size_t>(GetParam()), 0);
+  std::vector<float> halves(static_cast<size_t>(GetParam()), 0);
+  volatile float one = 1;
+  volatile float three = 3;
+  volatile float smallest_normal = 0x1p-126f;
+  for (const int mode : {FE_DOWNWARD, FE_TONEAREST}) {
+    std::fesetround(mode);
+    pool.Run([&](int thread) {
+      thirds[static_cast<size_t>(thread)] = one / three;
+      halves[static_cast<size_t>(thread)] = smallest_normal * 0.5f;
+    });
+    std::fesetround(FE_TONEAREST);
+    for (float third : thirds)
+      EXPECT_EQ(third, mode == FE_DOWNWARD ? 0x1.555554p-2f : 0x1.555556p-2f);
+    for (float half : halves) EXPECT_EQ(half, 0x1p-127f);
+  }
+}
+
+TEST_P(ThreadPoolTest, WorksAfterParking) {
+  ThreadPool pool(GetParam());
+  std::vector<int> runs(static_cast<size_t>(GetParam()), 0);
+  for (int round = 1; round <= 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));  // far beyond the spin
+    pool.Run([&](int thread) {
+      if (thread == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ++runs[static_cast<size_t>(thread)];
+      pool.Barrier(thread);
+    });
+    for (int count : runs) ASSERT_EQ(count, round);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPoolTest, testing::Values(1, 2, 3, 4, 8));
+
+TEST(ThreadPoolIdleTest, AnIdlePoolUsesNoProcessor) {
+  ThreadPool pool(4);
+  pool.Run([](int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto cpu_time = [] {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+  };
+  const auto before = cpu_time();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(cpu_time() - before, std::chrono::milliseconds(50));
+}
+
+}  // namespace
+}  // namespace nibble
