@@ -114,7 +114,7 @@ def check(root):
                 elif included not in reachable:
                     problems.append(f"{where}: includes {included}, which src/{folder}/"
                                     "CMakeLists.txt does not name in DEPS")
-    return problems
+    return list(dict.fromkeys(problems))
 
 
 def main():
