@@ -35,13 +35,13 @@ inline constexpr int kFormatCount = 19;
 
 struct FormatTraits {
   Format format;
-  std::string_view name;          // "q4_k", as printed and as accepted by --to
+  std::string_view name;              // "q4_k", as printed and as accepted by --to
   std::optional<uint32_t> gguf_type;  // ggml type id; none for formats GGUF has not
-  int block_elements;             // consecutive weights of a row that share scales
-  int block_bytes;                // bytes of one block in the file
-  int activation_group;           // 32 or 256 under act=int8; 0: act=f32 only
-  double relative_error;          // bound on the root mean square error of encode+decode of N(0,1)
-                                  // data over the data's root mean square
+  int block_elements;                 // consecutive weights of a row that share scales
+  int block_bytes;                    // bytes of one block in the file
+  int activation_group;               // 32 or 256 under act=int8; 0: act=f32 only
+  double relative_error;  // bound on the root mean square error of encode+decode of N(0,1)
+                          // data over the data's root mean square
 
   // Decodes count elements (a multiple of block_elements) from blocks at src. Exact: the float the
   // format's definition gives, the same as the gguf package's.

@@ -1,0 +1,244 @@
+// Encoders of the k-quants: a scale (and minimum) searched per group, those quantised over the
+// super-block, then the codes rounded with the scales as stored. After quantize_row_q*_K_ref of
+// ggml-quants.c.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "format/block_io.h"
+#include "format/kquants.h"
+#include "format/scale_search.h"
+#include "format/small_float.h"
+
+namespace nibble {
+namespace {
+
+using Codes = std::array<uint8_t, kSuperBlock>;
+
+// Rounds x ≈ scale × code − min to 0 … largest; a zero scale stores no codes.
+void RoundCodes(std::span<const float> x, float scale, float min, int largest, uint8_t* codes) {
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int code = scale != 0.0f ? NearestInt((x[i] + min) / scale) : 0;
+    codes[i] = static_cast<uint8_t>(std::clamp(code, 0, largest));
+  }
+}
+
+// Rounds x ≈ scale × (code − offset); a zero scale stores zeros.
+void RoundSignedCodes(std::span<const float> x, float scale, int offset, uint8_t* codes) {
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int code = scale != 0.0f ? NearestInt(x[i] / scale) : 0;
+    codes[i] = static_cast<uint8_t>(std::clamp(code, -offset, offset - 1) + offset);
+  }
+}
+
+// Unsigned levels of positive values: value ≈ d × level, d the largest value / levels.
+template <size_t kCount>
+struct Levels {
+  float d = 0.0f;
+  std::array<uint8_t, kCount> level = {};
+};
+template <size_t kCount>
+Levels<kCount> QuantizeLevels(const std::array<float, kCount>& values, int levels) {
+  Levels<kCount> result;
+  const float largest = *std::max_element(values.begin(), values.end());
+  if (!(largest > 0.0f)) return result;
+  const auto top = static_cast<float>(levels);
+  const float inverse = top / largest;
+  for (size_t g = 0; g < kCount; ++g) {
+    result.level[g] = static_cast<uint8_t>(std::clamp(NearestInt(inverse * values[g]), 0, levels));
+  }
+  result.d = largest / top;
+  return result;
+}
+
+void PackPairs(const Codes& codes, uint8_t qs[64]) {
+  for (int half = 0; half < 2; ++half) {
+    for (int l = 0; l < 32; ++l) {
+      const uint8_t* c = codes.data() + 128 * half + l;
+      qs[32 * half + l] = static_cast<uint8_t>((c[0] & 3) | ((c[32] & 3) << 2) |
+                                               ((c[64] & 3) << 4) | ((c[96] & 3) << 6));
+    }
+  }
+}
+
+// Bit `bit` of every code, element e in bit e / 32 of byte e % 32.
+void PackBitPlane(const Codes& codes, int bit, uint8_t plane[32]) {
+  std::fill_n(plane, 32, uint8_t{0});
+  for (int e = 0; e < kSuperBlock; ++e) {
+    plane[e % 32] = static_cast<uint8_t>(
+        plane[e % 32] | (((codes[static_cast<size_t>(e)] >> bit) & 1) << (e / 32)));
+  }
+}
+
+void PackNibblePairs(const Codes& codes, uint8_t qs[128]) {
+  for (int pair = 0; pair < 4; ++pair) {
+    for (int l = 0; l < 32; ++l) {
+      const uint8_t* c = codes.data() + 64 * pair + l;
+      qs[32 * pair + l] = static_cast<uint8_t>((c[0] & 15) | ((c[32] & 15) << 4));
+    }
+  }
+}
+
+void PackScaleMin(int g, uint8_t scale, uint8_t min, uint8_t scales[12]) {
+  if (g < 4) {
+    scales[g] = scale;
+    scales[g + 4] = min;
+    return;
+  }
+  scales[g + 4] = static_cast<uint8_t>((scale & 15) | ((min & 15) << 4));
+  scales[g - 4] = static_cast<uint8_t>(scales[g - 4] | ((scale >> 4) << 6));
+  scales[g] = static_cast<uint8_t>(scales[g] | ((min >> 4) << 6));
+}
+
+// What Q4_K and Q5_K share: fills d, dmin and scales, returns the codes. An element's weight is its
+// magnitude plus the root mean square of its group.
+template <class Block>
+Codes EncodeScaleMinBlock(const float* x, const AffineSearch& search, Block& block) {
+  std::array<float, 8> scales;
+  std::array<float, 8> mins;
+  for (size_t g = 0; g < 8; ++g) {
+    const std::span<const float> group(x + 32 * g, 32);
+    float sum = 0.0f;
+    for (const float value : group) sum += value * value;
+    const float rms = std::sqrt(sum / 32.0f);
+    std::array<float, 32> weights;
+    for (size_t l = 0; l < 32; ++l) weights[l] = rms + std::fabs(group[l]);
+    const AffineFit fit = FitAffine(group, weights, search);
+    scales[g] = fit.scale;
+    mins[g] = fit.min;
+  }
+  const Levels<8> scale_levels = QuantizeLevels(scales, 63);
+  const Levels<8> min_levels = QuantizeLevels(mins, 63);
+  block.d = F32ToF16(scale_levels.d);
+  block.dmin = F32ToF16(min_levels.d);
+  Codes codes;
+  for (size_t g = 0; g < 8; ++g) {
+    PackScaleMin(static_cast<int>(g), scale_levels.level[g], min_levels.level[g], block.scales);
+    const float scale = F16ToF32(block.d) * static_cast<float>(scale_levels.level[g]);
+    const float min = F16ToF32(block.dmin) * static_cast<float>(min_levels.level[g]);
+    RoundCodes({x + 32 * g, 32}, scale, min, search.largest_code, codes.data() + 32 * g);
+  }
+  return codes;
+}
+
+BlockQ2K EncodeQ2KBlock(const float* x) {
+  constexpr AffineSearch kSearch = {
+      .largest_code = 3, .first = -0.5f, .step = 0.1f, .steps = 15, .absolute_error = true};
+  std::array<float, 16> scales;
+  std::array<float, 16> mins;
+  for (size_t g = 0; g < 16; ++g) {
+    const std::span<const float> group(x + 16 * g, 16);
+    std::array<float, 16> weights;
+    for (size_t l = 0; l < 16; ++l) weights[l] = std::fabs(group[l]);
+    const AffineFit fit = FitAffine(group, weights, kSearch);
+    scales[g] = fit.scale;
+    mins[g] = fit.min;
+  }
+  const Levels<16> scale_levels = QuantizeLevels(scales, 15);
+  const Levels<16> min_levels = QuantizeLevels(mins, 15);
+  BlockQ2K block;
+  block.d = F32ToF16(scale_levels.d);
+  block.dmin = F32ToF16(min_levels.d);
+  Codes codes;
+  for (size_t g = 0; g < 16; ++g) {
+    block.scales[g] = static_cast<uint8_t>(scale_levels.level[g] | (min_levels.level[g] << 4));
+    const float scale = F16ToF32(block.d) * static_cast<float>(scale_levels.level[g]);
+    const float min = F16ToF32(block.dmin) * static_cast<float>(min_levels.level[g]);
+    RoundCodes({x + 16 * g, 16}, scale, min, 3, codes.data() + 16 * g);
+  }
+  PackPairs(codes, block.qs);
+  return block;
+}
+
+BlockQ3K EncodeQ3KBlock(const float* x) {
+  std::array<float, 16> scales;
+  for (size_t g = 0; g < 16; ++g) scales[g] = FitSymmetricByDescent({x + 16 * g, 16}, 4);
+  BlockQ3K block = {};
+  const float largest = SignedMax(scales);
+  const float inverse = largest != 0.0f ? -32.0f / largest : 0.0f;
+  block.d = F32ToF16(largest != 0.0f ? 1.0f / inverse : 0.0f);
+  Codes codes;
+  for (size_t g = 0; g < 16; ++g) {
+    const int level = std::clamp(NearestInt(inverse * scales[g]), -32, 31);
+    const auto stored = static_cast<unsigned>(level + 32);
+    uint8_t& low = block.scales[g % 8];
+    low = static_cast<uint8_t>(low | ((stored & 15u) << (g < 8 ? 0 : 4)));
+    uint8_t& high = block.scales[8 + g % 4];
+    high = static_cast<uint8_t>(high | ((stored >> 4) << (2 * (g / 4))));
+    const float scale = F16ToF32(block.d) * static_cast<float>(level);
+    RoundSignedCodes({x + 16 * g, 16}, scale, 4, codes.data() + 16 * g);
+  }
+  PackPairs(codes, block.qs);
+  PackBitPlane(codes, 2, block.hmask);
+  return block;
+}
+
+BlockQ6K EncodeQ6KBlock(const float* x) {
+  std::array<float, 16> scales;
+  for (size_t g = 0; g < 16; ++g) {
+    const std::span<const float> group(x + 16 * g, 16);
+    std::array<float, 16> weights;
+    for (size_t l = 0; l < 16; ++l) weights[l] = group[l] * group[l];
+    scales[g] = FitSymmetric(group, weights, 32);
+  }
+  BlockQ6K block = {};
+  const float largest = SignedMax(scales);
+  if (std::fabs(largest) < kGroupMaxEpsilon) return block;
+  const float inverse = -128.0f / largest;
+  block.d = F32ToF16(1.0f / inverse);
+  Codes codes;
+  for (size_t g = 0; g < 16; ++g) {
+    block.scales[g] = static_cast<int8_t>(std::clamp(NearestInt(inverse * scales[g]), -128, 127));
+    const float scale = F16ToF32(block.d) * static_cast<float>(block.scales[g]);
+    RoundSignedCodes({x + 16 * g, 16}, scale, 32, codes.data() + 16 * g);
+  }
+  for (int half = 0; half < 2; ++half) {
+    for (int l = 0; l < 32; ++l) {
+      const uint8_t* c = codes.data() + 128 * half + l;
+      block.ql[64 * half + l] = static_cast<uint8_t>((c[0] & 15) | ((c[64] & 15) << 4));
+      block.ql[64 * half + 32 + l] = static_cast<uint8_t>((c[32] & 15) | ((c[96] & 15) << 4));
+      block.qh[32 * half + l] = static_cast<uint8_t>((c[0] >> 4) | ((c[32] >> 4) << 2) |
+                                                     ((c[64] >> 4) << 4) | ((c[96] >> 4) << 6));
+    }
+  }
+  return block;
+}
+
+BlockQ4K EncodeQ4KBlock(const float* x) {
+  constexpr AffineSearch kSearch = {
+      .largest_code = 15, .first = -1.0f, .step = 0.1f, .steps = 20, .absolute_error = false};
+  BlockQ4K block = {};
+  const Codes codes = EncodeScaleMinBlock(x, kSearch, block);
+  PackNibblePairs(codes, block.qs);
+  return block;
+}
+
+BlockQ5K EncodeQ5KBlock(const float* x) {
+  constexpr AffineSearch kSearch = {
+      .largest_code = 31, .first = -0.5f, .step = 0.1f, .steps = 15, .absolute_error = false};
+  BlockQ5K block = {};
+  const Codes codes = EncodeScaleMinBlock(x, kSearch, block);
+  PackNibblePairs(codes, block.qs);
+  PackBitPlane(codes, 4, block.qh);
+  return block;
+}
+
+}  // namespace
+
+void EncodeQ2K(const float* src, std::byte* dst, size_t count) {
+  EncodeBlocks<BlockQ2K, kSuperBlock>(src, dst, count, EncodeQ2KBlock);
+}
+void EncodeQ3K(const float* src, std::byte* dst, size_t count) {
+  EncodeBlocks<BlockQ3K, kSuperBlock>(src, dst, count, EncodeQ3KBlock);
+}
+void EncodeQ4K(const float* src, std::byte* dst, size_t count) {
+  EncodeBlocks<BlockQ4K, kSuperBlock>(src, dst, count, EncodeQ4KBlock);
+}
+void EncodeQ5K(const float* src, std::byte* dst, size_t count) {
+  EncodeBlocks<BlockQ5K, kSuperBlock>(src, dst, count, EncodeQ5KBlock);
+}
+void EncodeQ6K(const float* src, std::byte* dst, size_t count) {
+  EncodeBlocks<BlockQ6K, kSuperBlock>(src, dst, count, EncodeQ6KBlock);
+}
+
+}  // namespace nibble
