@@ -21,4 +21,16 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
+if(CMAKE_CROSSCOMPILING)
+  # A cross build has no packages of the other machine: header-only libraries come from this one's,
+  # by links, because /usr/include itself would bring this machine's C library along.
+  foreach(library fmt hwy)
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)
+    file(CREATE_LINK /usr/include/${library} ${CMAKE_BINARY_DIR}/include/${library} SYMBOLIC)
+  endforeach()
+  include_directories(SYSTEM ${CMAKE_BINARY_DIR}/include)
+  add_library(fmt::fmt INTERFACE IMPORTED)
+  target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
+else()
+  find_package(fmt REQUIRED)
+endif()
