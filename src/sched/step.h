@@ -1,0 +1,60 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "kv/page_book.h"
+#include "sched/sequence.h"
+
+namespace nibble {
+
+// Consecutive tokens of one sequence that a step computes; their pages are in its tables.
+struct StepSpan {
+  Sequence* sequence = nullptr;
+  int first = 0;  // position of the first row
+  int rows = 0;
+  // The last known token is among them: its logits give the next one.
+  bool ReachesEnd() const { return first + rows == static_cast<int>(sequence->tokens.size()); }
+};
+
+// One step as a transaction: what is to be computed, with the pages for it reserved. Without Commit
+// nothing has happened: the destructor gives the pages back and the sequences are as before.
+class Step {
+ public:
+  const std::vector<StepSpan>& spans() const { return spans_; }
+  // Sequences that lost their pages to make this step possible; that stays so without Commit.
+  const std::vector<RequestId>& preempted() const { return preempted_; }
+  int rows() const { return rows_; }
+  bool empty() const { return spans_.empty(); }
+
+  // All rows are computed: the sequences' computed() advance.
+  void Commit() {
+    for (size_t i = 0; i < spans_.size(); ++i) reservations_[i].Commit(spans_[i].rows);
+    reservations_.clear();
+    spans_.clear();
+  }
+
+ private:
+  friend class Scheduler;
+  void Add(StepSpan span, PageReservation reservation) {
+    spans_.push_back(span);
+    reservations_.push_back(std::move(reservation));
+    rows_ += span.rows;
+  }
+  void Drop(const Sequence& sequence) {
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      if (spans_[i].sequence != &sequence) continue;
+      rows_ -= spans_[i].rows;
+      spans_.erase(spans_.begin() + static_cast<ptrdiff_t>(i));
+      reservations_.erase(reservations_.begin() + static_cast<ptrdiff_t>(i));
+      return;
+    }
+  }
+
+  std::vector<StepSpan> spans_;
+  std::vector<PageReservation> reservations_;  // one per span
+  std::vector<RequestId> preempted_;
+  int rows_ = 0;
+};
+
+}  // namespace nibble
