@@ -16,16 +16,17 @@ namespace nibble {
 
 // A stored tensor of either container, as the model loader sees it. Views into the file.
 struct SourceTensor {
+  static constexpr int kMaxRank = 8;
   std::string_view name;
   // Nothing for what is no weight format (integers, booleans, F64 in safetensors).
   std::optional<Format> format;
-  std::string_view type_name;  // as the container calls it: "Q4_K", "BF16", "I32"
+  std::string_view type_name;  // "q4_k" (GGUF); "BF16", "I32" (safetensors)
   // Outermost dimension first, as in PyTorch, whatever the container: a linear layer's weight is
   // {out, in}, rows of `in` consecutive elements. GGUF's ne order is the reverse of this.
   int rank = 0;
-  std::array<uint64_t, 4> shape = {1, 1, 1, 1};  // first `rank` count
-  std::span<const std::byte> bytes;              // any alignment
-  int file = 0;                                  // shard that holds the bytes
+  std::array<uint64_t, kMaxRank> shape = {};  // the first `rank` count
+  std::span<const std::byte> bytes;           // any alignment
+  int file = 0;                               // shard that holds the bytes
 
   // The tensor as a matrix: cols is the last dimension, rows the product of the others.
   uint64_t cols() const { return rank > 0 ? shape[static_cast<size_t>(rank - 1)] : 1; }
