@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +11,8 @@
 #include "base/result.h"
 
 namespace nibble {
+
+static_assert(std::endian::native == std::endian::little);
 
 // Reads a file's bytes in order; every read is checked against what is left. Little-endian.
 class ByteReader {

@@ -6,44 +6,9 @@
 #include <new>
 
 #include "container/gguf_parser.h"
+#include "container/shard_name.h"
 
 namespace nibble {
-namespace {
-
-// "model-00002-of-00005.gguf" taken apart.
-struct ShardName {
-  std::string prefix;  // "model"
-  int number;          // from 1
-  int count;
-};
-std::optional<ShardName> ParseShardName(const std::string& name) {
-  constexpr size_t kTail = std::string_view("-00001-of-00005.gguf").size();
-  if (name.size() <= kTail) return std::nullopt;
-  const std::string tail = name.substr(name.size() - kTail);
-  const auto number_at = [&](size_t at) {
-    int value = 0;
-    for (size_t i = at; i < at + 5; ++i) {
-      if (tail[i] < '0' || tail[i] > '9') return -1;
-      value = 10 * value + (tail[i] - '0');
-    }
-    return value;
-  };
-  const int number = number_at(1);
-  const int count = number_at(10);
-  if (tail[0] != '-' || tail.substr(6, 4) != "-of-" || tail.substr(15) != ".gguf" || number < 1 ||
-      count < number) {
-    return std::nullopt;
-  }
-  return ShardName{name.substr(0, name.size() - kTail), number, count};
-}
-
-std::filesystem::path ShardPath(const std::filesystem::path& of, const ShardName& name,
-                                int number) {
-  return of.parent_path() / fmt::format("{}-{:05}-of-{:05}.gguf", name.prefix, number, name.count);
-}
-
-}  // namespace
-
 bool LooksLikeGguf(std::span<const std::byte> bytes) {
   constexpr std::string_view kMagic = "GGUF";
   return bytes.size() >= kMagic.size() &&
@@ -74,7 +39,8 @@ Result<GgufFile> GgufFile::Open(const std::filesystem::path& path) try {
 }
 
 Result<GgufFile> GgufParser::OpenSplit(const std::filesystem::path& path) {
-  const std::optional<ShardName> name = ParseShardName(path.filename().string());
+  constexpr std::string_view kExtension = ".gguf";
+  const auto name = ParseShardName(path.filename().string(), kExtension);
   if (!name) {
     return BadInput("{}: one file of a split model, expected a name like model-00001-of-00005.gguf",
                     path.string());
@@ -82,7 +48,7 @@ Result<GgufFile> GgufParser::OpenSplit(const std::filesystem::path& path) {
   GgufFile model;
   std::vector<SourceTensor> tensors;
   for (int number = 1; number <= name->count; ++number) {
-    const std::filesystem::path shard_path = ShardPath(path, *name, number);
+    const auto shard_path = path.parent_path() / name->File(number, kExtension);
     if (std::error_code ignored; !std::filesystem::exists(shard_path, ignored)) {
       return BadInput("{}: file {} of {} of this split model is missing", shard_path.string(),
                       number, name->count);

@@ -30,7 +30,8 @@ const SafetensorsDtype* FindSafetensorsDtype(std::string_view name);  // null wh
 // been checked: no repeated names, no overlaps or holes, sizes equal to dtype × shape.
 class SafetensorsModel {
  public:
-  // A .safetensors file, an index (*.safetensors.index.json), or a folder that holds
+  // A .safetensors file (one of several opens all by its index), an index
+  // (*.safetensors.index.json), or a folder that holds
   // model.safetensors.index.json or model.safetensors. Missing shards and tensors are named.
   static Result<SafetensorsModel> Open(const std::filesystem::path& path);
   // One file in memory, which must outlive the result.
