@@ -1,0 +1,53 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/random.h"
+
+namespace nibble {
+
+struct Candidate {
+  TokenId id;
+  float logit = 0;
+};
+
+// Higher logit first, ties to the lower id: the one order that all samplers use.
+inline bool MoreProbable(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+// The tokens that may still be drawn. Samplers below take a non-empty list in any order and keep at
+// least one token; probabilities are the softmax over the list as it is then. None of them uses
+// libm's exp or log, and sums run in a fixed order, so that the kept set is the same on every
+// machine.
+using Candidates = std::vector<Candidate>;
+
+// ln Σ exp(logit) of a list.
+double LogTotal(const Candidates& candidates);
+
+// The k most probable tokens of a row of logits, most probable first; k <= 0: all of them, in order
+// of ids. Tokens of -infinity are left out. One pass that keeps what beats the k-th so far.
+Candidates TopOf(std::span<const float> logits, int k);
+
+// Keeps the k most probable, most probable first.
+void KeepTopK(Candidates& candidates, int k);
+
+// Keeps the smallest set of most probable tokens whose probability reaches p (nucleus sampling,
+// Holtzman et al. 2020), most probable first. log_total: LogTotal of the list.
+void KeepTopP(Candidates& candidates, double p, double log_total);
+
+// Keeps tokens of at least p times the largest probability (Nguyen et al. 2024).
+void KeepMinP(Candidates& candidates, double p);
+
+// Locally typical sampling (Meister et al. 2022): keeps the smallest set of tokens whose
+// information is closest to the entropy and whose probability exceeds p, closest first.
+void KeepTypical(Candidates& candidates, double p, double log_total);
+
+// The list's draw at a temperature > 0: argmax of logit / temperature + Gumbel noise, the noise of
+// a token being -ln(-ln u) with u = DrawKey::Uniform(key.Bits(id)). Distributed as the softmax of
+// logit / temperature; ties to the lower id.
+TokenId DrawGumbelMax(const Candidates& candidates, double temperature, const DrawKey& key);
+
+}  // namespace nibble

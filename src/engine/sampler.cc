@@ -1,0 +1,142 @@
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/candidates.h"
+#include "kernels/elementwise.h"
+
+namespace nibble {
+namespace {
+
+// Below this a temperature divides logits to infinity; it counts as 0.
+constexpr float kLeastTemperature = 1e-6F;
+
+Status CheckRange(const char* name, double value, double low, double high) {
+  if (value >= low && value <= high) return {};
+  return BadInput("{} is {}, expected a number from {} to {}", name, value, low, high);
+}
+
+bool Penalises(const SamplingParams& p) {
+  return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
+}
+
+}  // namespace
+
+Status CheckSampling(const SamplingParams& p, int vocabulary) {
+  constexpr double kMost = 1e6;
+  NIBBLE_RETURN_IF_ERROR(CheckRange("temperature", p.temperature, 0, kMost));
+  NIBBLE_RETURN_IF_ERROR(CheckRange("top_k", p.top_k, 0, std::numeric_limits<int>::max()));
+  NIBBLE_RETURN_IF_ERROR(CheckRange("top_p", p.top_p, 0, 1));
+  NIBBLE_RETURN_IF_ERROR(CheckRange("min_p", p.min_p, 0, 1));
+  NIBBLE_RETURN_IF_ERROR(CheckRange("typical_p", p.typical_p, 0, 1));
+  NIBBLE_RETURN_IF_ERROR(CheckRange("repetition_penalty", p.repetition_penalty, 1e-6, kMost));
+  NIBBLE_RETURN_IF_ERROR(CheckRange("presence_penalty", p.presence_penalty, -kMost, kMost));
+  NIBBLE_RETURN_IF_ERROR(CheckRange("frequency_penalty", p.frequency_penalty, -kMost, kMost));
+  NIBBLE_RETURN_IF_ERROR(
+      CheckRange("penalty_last_n", p.penalty_last_n, -1, std::numeric_limits<int>::max()));
+  for (const LogitBias& bias : p.logit_bias) {
+    if (bias.id.value() < 0 || bias.id.value() >= vocabulary) {
+      return BadInput("logit_bias names token {}, the vocabulary has {}", bias.id.value(),
+                      vocabulary);
+    }
+    if (bias.bias == -std::numeric_limits<float>::infinity()) continue;
+    NIBBLE_RETURN_IF_ERROR(CheckRange("logit_bias", bias.bias, -kMost, kMost));
+  }
+  return {};
+}
+
+bool HasBiasOrPenalties(const SamplingParams& params, const SamplerState& state) {
+  return !params.logit_bias.empty() || (Penalises(params) && !state.counts().empty());
+}
+
+void ApplyBiasAndPenalties(const SamplingParams& params, const SamplerState& state,
+                           std::span<float> logits) {
+  for (const LogitBias& bias : params.logit_bias) logits[bias.id.value()] += bias.bias;
+  if (!Penalises(params)) return;
+  for (const auto& [id, count] : state.counts()) {
+    float& logit = logits[id.value()];
+    logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+    logit -= static_cast<float>(count) * params.frequency_penalty + params.presence_penalty;
+  }
+}
+
+Result<TokenId> MostProbable(std::span<const float> logits) {
+  // Lanes: a single running maximum would wait for itself at every element.
+  constexpr size_t kLanes = 16;
+  constexpr float kLow = -std::numeric_limits<float>::infinity();
+  constexpr float kMost = std::numeric_limits<float>::max();
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, kLow);
+  int bad = 0;
+  const size_t whole = logits.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float x = logits[i + lane];
+      bad |= !(x <= kMost);
+      lanes[lane] = x > lanes[lane] ? x : lanes[lane];
+    }
+  }
+  float max = *std::max_element(lanes, lanes + kLanes);
+  for (size_t i = whole; i < logits.size(); ++i) {
+    bad |= !(logits[i] <= kMost);
+    max = std::max(max, logits[i]);
+  }
+  if (bad != 0) {
+    const auto at = std::ranges::find_if(logits, [](float x) { return !(x <= kMost); });
+    return BadInput("the logit of token {} is {}", at - logits.begin(), *at);
+  }
+  if (max == kLow) return BadInput("every token is forbidden");
+  return TokenId{static_cast<int32_t>(std::ranges::find(logits, max) - logits.begin())};
+}
+
+Sampler::Sampler(int vocabulary, const KernelTable& kernels)
+    : kernels_(&kernels), changed_(static_cast<size_t>(vocabulary)) {}
+
+size_t Sampler::Bytes(int vocabulary) {
+  // Changed logits, all candidates, and their ranks in typical sampling.
+  return static_cast<size_t>(vocabulary) * (sizeof(float) + sizeof(Candidate) + 16);
+}
+
+Result<Drawn> Sampler::Draw(const SamplingParams& params, const SamplerState& state, int choice,
+                            int logprobs, std::span<const float> logits) {
+  Drawn drawn;
+  NIBBLE_TRY(drawn.id, MostProbable(logits));
+  std::span<const float> effective = logits;
+  if (HasBiasOrPenalties(params, state)) {
+    std::ranges::copy(logits, changed_.begin());
+    ApplyBiasAndPenalties(params, state, changed_);
+    effective = changed_;
+    NIBBLE_TRY(drawn.id, MostProbable(effective));
+  }
+  if (params.temperature >= kLeastTemperature) {
+    drawn.id = DrawRandom(params, state, choice, effective);
+  }
+  if (logprobs < 0) return drawn;
+  const double total = ComputeLogSumExp(*kernels_, logits).log_sum_exp;
+  auto logprob = [&](float logit) { return static_cast<float>(double{logit} - total); };
+  drawn.logprob = logprob(logits[drawn.id.value()]);
+  if (logprobs == 0) return drawn;
+  for (const Candidate& candidate : TopOf(logits, logprobs)) {
+    drawn.top.push_back({candidate.id, logprob(candidate.logit)});
+  }
+  return drawn;
+}
+
+TokenId Sampler::DrawRandom(const SamplingParams& params, const SamplerState& state, int choice,
+                            std::span<const float> logits) const {
+  Candidates candidates = TopOf(logits, params.top_k);
+  // Over a whole vocabulary the vector kernel sums; its bits are the same everywhere, too.
+  auto total = [&] {
+    return candidates.size() == logits.size() ? ComputeLogSumExp(*kernels_, logits).log_sum_exp
+                                              : LogTotal(candidates);
+  };
+  if (params.typical_p < 1) KeepTypical(candidates, params.typical_p, total());
+  if (params.top_p < 1) KeepTopP(candidates, params.top_p, total());
+  KeepMinP(candidates, params.min_p);
+  return DrawGumbelMax(candidates, params.temperature,
+                       DrawKey(params.seed, choice, state.position()));
+}
+
+}  // namespace nibble

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/request.h"
+#include "engine/sampler_state.h"
+
+namespace nibble {
+
+struct KernelTable;
+
+// Numbers in range and not NaN, ids inside the vocabulary; the message names the parameter.
+Status CheckSampling(const SamplingParams& params, int vocabulary);
+
+// The logits after bias and penalties, which are applied in this order to the tokens they name:
+// logit += bias; then, for a token seen c > 0 times in the state's window, logit /= or *= the
+// repetition penalty (towards less probable), logit -= c · frequency + presence.
+void ApplyBiasAndPenalties(const SamplingParams& params, const SamplerState& state,
+                           std::span<float> logits);
+
+// Whether ApplyBiasAndPenalties would change anything.
+bool HasBiasOrPenalties(const SamplingParams& params, const SamplerState& state);
+
+// The most probable token, ties to the lower id. Error: NaN or +infinity among the logits, or
+// nothing but -infinity; the message is about a row of logits.
+Result<TokenId> MostProbable(std::span<const float> logits);
+
+struct Drawn {
+  TokenId id;
+  float logprob = 0;
+  std::vector<TokenLogprob> top;
+};
+
+// Draws tokens; holds the buffers for one row of logits. What is drawn depends on the arguments of
+// Draw alone.
+class Sampler {
+ public:
+  Sampler(int vocabulary, const KernelTable& kernels);
+  // Bytes of the buffers at their largest.
+  static size_t Bytes(int vocabulary);
+
+  // One token from a row of logits [vocabulary]. choice and state.position() key the random
+  // numbers. logprobs: as Request::logprobs. Errors: those of MostProbable.
+  Result<Drawn> Draw(const SamplingParams& params, const SamplerState& state, int choice,
+                     int logprobs, std::span<const float> logits);
+
+ private:
+  TokenId DrawRandom(const SamplingParams& params, const SamplerState& state, int choice,
+                     std::span<const float> logits) const;
+
+  const KernelTable* kernels_;
+  std::vector<float> changed_;  // [vocabulary] logits after bias and penalties
+};
+
+}  // namespace nibble

@@ -1,0 +1,338 @@
+#include "engine/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "engine/candidates.h"
+#include "kernels/kernel_table.h"
+
+namespace nibble {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::vector<float> RandomLogits(int n, uint32_t seed, float spread = 3) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, spread);
+  std::vector<float> logits(n);
+  for (float& x : logits) x = normal(random);
+  return logits;
+}
+
+std::vector<double> Softmax(const Candidates& candidates, double temperature = 1) {
+  double max = -1e300, total = 0;
+  for (const Candidate& c : candidates) max = std::max(max, double{c.logit});
+  std::vector<double> p;
+  for (const Candidate& c : candidates) p.push_back(std::exp((c.logit - max) / temperature));
+  for (double x : p) total += x;
+  for (double& x : p) x /= total;
+  return p;
+}
+
+std::set<int> Ids(const Candidates& candidates) {
+  std::set<int> ids;
+  for (const Candidate& c : candidates) ids.insert(c.id.value());
+  return ids;
+}
+
+// All tokens in MoreProbable order, the slow way.
+Candidates Sorted(std::span<const float> logits) {
+  Candidates all;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    all.push_back({TokenId{static_cast<int>(i)}, logits[i]});
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+  return all;
+}
+
+Sampler MakeSampler(int vocabulary) { return Sampler(vocabulary, KernelsFor(Isa::kScalar)); }
+
+TEST(MostProbable, FindsTheFirstMaximumAndRefusesNan) {
+  for (int n : {1, 2, 15, 16, 17, 31, 32, 33, 1000}) {
+    std::vector<float> logits = RandomLogits(n, n);
+    for (int at = 0; at < n; at += 1 + n / 9) {
+      std::vector<float> row = logits;
+      row[at] = 100;
+      row[n - 1] = 100;
+      EXPECT_EQ(MostProbable(row)->value(), at);
+      row[at] = std::nanf("");
+      EXPECT_FALSE(MostProbable(row));
+      row[at] = kInfinity;
+      EXPECT_FALSE(MostProbable(row));
+      row[at] = -kInfinity;
+      EXPECT_EQ(MostProbable(row).has_value(), n > 1);
+    }
+  }
+}
+
+TEST(TopOf, EqualsSortingEverything) {
+  for (int n : {1, 5, 70, 300, 5000}) {
+    std::vector<float> logits = RandomLogits(n, n);
+    for (float& x : logits) x = std::round(x * 4) / 4;  // many ties
+    const Candidates sorted = Sorted(logits);
+    for (int k : {1, 2, 40, 200, 4999, 5000, 9000}) {
+      Candidates top = TopOf(logits, k);
+      if (k >= n) std::ranges::sort(top, MoreProbable);  // all, in order of ids
+      ASSERT_EQ(top.size(), static_cast<size_t>(std::min(k, n)));
+      for (size_t i = 0; i < top.size(); ++i) ASSERT_EQ(top[i].id, sorted[i].id) << n << " " << k;
+    }
+  }
+}
+
+TEST(TopOf, LeavesForbiddenTokensOut) {
+  const std::vector<float> logits = {1, -kInfinity, 3, -kInfinity};
+  EXPECT_EQ(Ids(TopOf(logits, 0)), (std::set<int>{0, 2}));
+  EXPECT_EQ(Ids(TopOf(logits, 3)), (std::set<int>{0, 2}));
+}
+
+TEST(KeepTopP, KeepsTheSmallestPrefixThatReachesP) {
+  for (float spread : {0.01F, 1.0F, 4.0F}) {
+    const std::vector<float> logits = RandomLogits(3000, 5, spread);
+    const Candidates sorted = Sorted(logits);
+    const std::vector<double> p = Softmax(sorted);
+    for (double limit : {0.0, 0.1, 0.5, 0.9, 0.99, 1.0}) {
+      std::set<int> expected;
+      double reached = 0;
+      for (size_t i = 0; i < sorted.size() && (i == 0 || reached < limit); ++i) {
+        expected.insert(sorted[i].id.value());
+        reached += p[i];
+      }
+      if (limit == 1.0) expected = Ids(sorted);
+      Candidates kept = TopOf(logits, 0);
+      KeepTopP(kept, limit, LogTotal(kept));
+      EXPECT_EQ(Ids(kept), expected) << spread << " " << limit;
+    }
+  }
+}
+
+TEST(KeepMinP, KeepsWhatIsCloseToTheMaximum) {
+  const std::vector<float> logits = RandomLogits(3000, 6);
+  const Candidates sorted = Sorted(logits);
+  const std::vector<double> p = Softmax(sorted);
+  for (double limit : {0.0, 0.01, 0.2, 1.0}) {
+    std::set<int> expected;
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      if (p[i] >= limit * p[0] * (1 - 1e-12)) expected.insert(sorted[i].id.value());
+    }
+    Candidates kept = TopOf(logits, 0);
+    KeepMinP(kept, limit);
+    EXPECT_EQ(Ids(kept), expected) << limit;
+  }
+}
+
+TEST(KeepTypical, KeepsWhatIsClosestToTheEntropy) {
+  const std::vector<float> logits = RandomLogits(1000, 7, 1.5F);
+  Candidates all = Sorted(logits);
+  const std::vector<double> p = Softmax(all);
+  double entropy = 0;
+  for (double x : p) entropy -= x * std::log(x);
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](size_t i) { return std::abs(-std::log(p[i]) - entropy); });
+  for (double limit : {0.0, 0.2, 0.7, 0.95}) {
+    std::set<int> expected;
+    double reached = 0;
+    for (size_t i = 0; i < order.size() && (i == 0 || reached <= limit); ++i) {
+      expected.insert(all[order[i]].id.value());
+      reached += p[order[i]];
+    }
+    Candidates kept = TopOf(logits, 0);
+    KeepTypical(kept, limit, LogTotal(kept));
+    EXPECT_EQ(Ids(kept), expected) << limit;
+  }
+}
+
+TEST(Penalties, FollowTheFormulas) {
+  SamplingParams params;
+  params.repetition_penalty = 1.5F;
+  params.frequency_penalty = 0.25F;
+  params.presence_penalty = 0.5F;
+  params.penalty_last_n = 4;
+  params.logit_bias = {{TokenId{0}, 1.0F}, {TokenId{4}, -kInfinity}};
+  const std::vector<TokenId> prompt = {TokenId{3}, TokenId{1}, TokenId{2}, TokenId{1}, TokenId{0}};
+  const SamplerState state(params.penalty_last_n, prompt);  // sees 1 2 1 0
+  std::vector<float> logits = {2, -1, 3, 5, 7};
+  ApplyBiasAndPenalties(params, state, logits);
+  EXPECT_FLOAT_EQ(logits[0], 3 / 1.5F - 0.75F);
+  EXPECT_FLOAT_EQ(logits[1], -1 * 1.5F - 1.0F);
+  EXPECT_FLOAT_EQ(logits[2], 3 / 1.5F - 0.75F);
+  EXPECT_EQ(logits[3], 5);
+  EXPECT_EQ(logits[4], -kInfinity);
+}
+
+TEST(SamplerState, RollbackIsAsIfTheTokensHadNeverBeen) {
+  std::mt19937 random(11);
+  for (int window : {-1, 0, 1, 3, 16}) {
+    std::vector<SamplerState> checkpoints = {SamplerState(window)};
+    for (int i = 0; i < 60; ++i) {
+      SamplerState next = checkpoints.back();
+      next.Accept(TokenId{static_cast<int>(random() % 5)});
+      checkpoints.push_back(next);
+    }
+    for (int n : {0, 1, 5, 17, 60}) {
+      SamplerState state = checkpoints.back();
+      state.Rollback(n);
+      const SamplerState& expected = checkpoints[checkpoints.size() - 1 - n];
+      EXPECT_EQ(state.position(), expected.position());
+      EXPECT_EQ(state.counts(), expected.counts()) << window << " " << n;
+    }
+  }
+}
+
+TEST(DrawKey, UniformsStayInsideTheOpenInterval) {
+  EXPECT_GT(DrawKey::Uniform(0), 0);
+  EXPECT_LT(DrawKey::Uniform(~uint64_t{0}), 1);
+}
+
+TEST(DrawGumbelMax, EqualsTheFormulaWithoutShortcuts) {
+  const std::vector<float> logits = RandomLogits(2000, 8, 2);
+  const Candidates all = TopOf(logits, 0);
+  for (int position = 0; position < 200; ++position) {
+    for (double temperature : {0.3, 1.0, 5.0}) {
+      const DrawKey key(77, 1, position);
+      int best = -1;
+      double best_score = -1e300;
+      for (const Candidate& c : all) {
+        const double u = DrawKey::Uniform(key.Bits(c.id));
+        const double score = c.logit / temperature - std::log(-std::log(u));
+        if (score > best_score) {
+          best_score = score;
+          best = c.id.value();
+        }
+      }
+      ASSERT_EQ(DrawGumbelMax(all, temperature, key).value(), best);
+    }
+  }
+}
+
+// Chi-square of draws at many positions against the exact distribution.
+double ChiSquare(const Candidates& candidates, double temperature, uint64_t seed, int draws) {
+  const std::vector<double> p = Softmax(candidates, temperature);
+  std::map<TokenId, int> counts;
+  for (int i = 0; i < draws; ++i) {
+    ++counts[DrawGumbelMax(candidates, temperature, DrawKey(seed, i % 3, i))];
+  }
+  double chi = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const double expected = p[i] * draws;
+    const double difference = counts[candidates[i].id] - expected;
+    chi += difference * difference / expected;
+  }
+  return chi;
+}
+
+TEST(DrawGumbelMax, DrawsFromTheSoftmax) {
+  const std::vector<float> logits = {0.5F, -1, 2, 1.3F, 0, -0.4F, 1.9F, 0.1F};
+  const Candidates all = TopOf(logits, 0);
+  // 7 degrees of freedom: 24.3 is exceeded with probability 0.001.
+  EXPECT_LT(ChiSquare(all, 1.0, 1, 40000), 24.3);
+  EXPECT_LT(ChiSquare(all, 0.7, 2, 40000), 24.3);
+  EXPECT_LT(ChiSquare(all, 2.5, 0, 40000), 24.3);
+  // A generator that ignored the temperature would fail.
+  const std::vector<double> wrong = Softmax(all, 1.0);
+  EXPECT_GT(std::abs(wrong[2] - Softmax(all, 0.7)[2]), 0.05);
+}
+
+TEST(DrawGumbelMax, NeighbouringKeysAreIndependent) {
+  // Pairs of draws at positions (i, i + 1) and with seeds (s, s + 1) over 4 equal tokens.
+  const Candidates four = {{TokenId{0}, 0}, {TokenId{1}, 0}, {TokenId{2}, 0}, {TokenId{3}, 0}};
+  for (bool by_seed : {false, true}) {
+    std::vector<int> counts(16);
+    const int draws = 32000;
+    for (int i = 0; i < draws; ++i) {
+      const DrawKey a(by_seed ? i : 5, 0, by_seed ? 9 : 2 * i);
+      const DrawKey b(by_seed ? i + 1 : 5, 0, by_seed ? 9 : 2 * i + 1);
+      ++counts[4 * DrawGumbelMax(four, 1, a).value() + DrawGumbelMax(four, 1, b).value()];
+    }
+    double chi = 0;
+    for (int count : counts) chi += std::pow(count - draws / 16.0, 2) / (draws / 16.0);
+    EXPECT_LT(chi, 37.7);  // 15 degrees of freedom, 0.001
+  }
+}
+
+TEST(Sampler, GreedyIsTheArgmaxAfterPenaltiesAndBias) {
+  Sampler sampler = MakeSampler(4);
+  const std::vector<float> logits = {1, 3, 3, 2};
+  SamplingParams params;
+  const SamplerState state(-1, std::vector<TokenId>{TokenId{1}});
+  EXPECT_EQ(sampler.Draw(params, state, 0, -1, logits)->id, TokenId{1});
+  params.presence_penalty = 0.5F;
+  EXPECT_EQ(sampler.Draw(params, state, 0, -1, logits)->id, TokenId{2});
+  params.logit_bias = {{TokenId{2}, -kInfinity}};
+  EXPECT_EQ(sampler.Draw(params, state, 0, -1, logits)->id, TokenId{1});
+}
+
+TEST(Sampler, AppliesTheFiltersInOrder) {
+  const int n = 500;
+  const std::vector<float> logits = RandomLogits(n, 12, 2);
+  Sampler sampler = MakeSampler(n);
+  SamplingParams params;
+  params.temperature = 1.5F;
+  params.top_k = 60;
+  params.typical_p = 0.9F;
+  params.top_p = 0.8F;
+  params.min_p = 0.05F;
+  params.seed = 4;
+  Candidates allowed = TopOf(logits, 60);
+  KeepTypical(allowed, params.typical_p, LogTotal(allowed));
+  KeepTopP(allowed, params.top_p, LogTotal(allowed));
+  KeepMinP(allowed, params.min_p);
+  SamplerState state(0);
+  std::set<int> seen;
+  for (int i = 0; i < 3000; ++i) {
+    const TokenId drawn = sampler.Draw(params, state, 0, -1, logits)->id;
+    EXPECT_EQ(drawn, DrawGumbelMax(allowed, params.temperature, DrawKey(4, 0, i)));
+    seen.insert(drawn.value());
+    state.Accept(drawn);
+  }
+  EXPECT_EQ(seen, Ids(allowed));
+}
+
+TEST(Sampler, LogprobsAreOfTheModelsLogits) {
+  const std::vector<float> logits = {1, 3, 0.5F, 2};
+  Sampler sampler = MakeSampler(4);
+  SamplingParams params;
+  params.logit_bias = {{TokenId{1}, -kInfinity}};
+  const auto drawn = sampler.Draw(params, SamplerState(0), 0, 2, logits);
+  ASSERT_TRUE(drawn);
+  const double total = std::log(std::exp(1) + std::exp(3) + std::exp(0.5) + std::exp(2));
+  EXPECT_EQ(drawn->id, TokenId{3});
+  EXPECT_NEAR(drawn->logprob, 2 - total, 1e-6);
+  ASSERT_EQ(drawn->top.size(), 2U);
+  EXPECT_EQ(drawn->top[0].id, TokenId{1});
+  EXPECT_NEAR(drawn->top[0].logprob, 3 - total, 1e-6);
+  EXPECT_EQ(drawn->top[1].id, TokenId{3});
+}
+
+TEST(CheckSampling, RefusesWhatIsOutOfRangeByName) {
+  auto refused = [](void (*change)(SamplingParams&), const char* name) {
+    SamplingParams params;
+    change(params);
+    const Status status = CheckSampling(params, 100);
+    return !status && status.error().message.find(name) != std::string::npos;
+  };
+  EXPECT_TRUE(CheckSampling({}, 100));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.temperature = std::nanf(""); }, "temperature"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.temperature = -1; }, "temperature"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.top_k = -1; }, "top_k"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.top_p = 1.5F; }, "top_p"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.min_p = std::nanf(""); }, "min_p"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.typical_p = -0.1F; }, "typical_p"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.repetition_penalty = 0; }, "repetition_penalty"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.presence_penalty = kInfinity; }, "presence"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.frequency_penalty = kInfinity; }, "frequency"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.penalty_last_n = -2; }, "penalty_last_n"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.logit_bias = {{TokenId{100}, 1}}; }, "100"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.logit_bias = {{TokenId{1}, kInfinity}}; }, "bias"));
+}
+
+}  // namespace
+}  // namespace nibble
