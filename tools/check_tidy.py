@@ -10,6 +10,7 @@ import argparse
 import concurrent.futures
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -34,6 +35,15 @@ def changed_files():
     return list(dict.fromkeys(names))  # newest first, each once
 
 
+def write_database(commands, folder):
+    """The compile commands without precompiled headers, which may not be built."""
+    folder.mkdir(exist_ok=True)
+    for entry in commands:
+        entry["command"] = re.sub(r"-Xclang -include-pch -Xclang \S+", "", entry["command"])
+    (folder / "compile_commands.json").write_text(json.dumps(commands))
+    return folder
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=pathlib.Path, required=True)
@@ -42,6 +52,7 @@ def main():
     parser.add_argument("--all", action="store_true")
     arguments = parser.parse_args()
     commands = json.loads((arguments.build / "compile_commands.json").read_text())
+    database = write_database(commands, arguments.build / "tidy")
     compiled = {pathlib.Path(entry["file"]).resolve() for entry in commands}
     sources = {path for path in compiled if path.is_relative_to(ROOT / "src")}
     if arguments.all:
@@ -57,7 +68,7 @@ def main():
     def check(path):
         if time.monotonic() > deadline:
             return path, None
-        done = subprocess.run(["clang-tidy-19", "--quiet", "-p", str(arguments.build), str(path)],
+        done = subprocess.run(["clang-tidy-19", "--quiet", "-p", str(database), str(path)],
                               capture_output=True, text=True)
         return path, (done.returncode, done.stdout)
 
