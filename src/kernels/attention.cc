@@ -1,0 +1,371 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "kernels/attention_kernels.h"
+#include "kernels/kernel_table.h"
+#include "kernels/ref/math.h"
+#include "platform/thread_pool.h"
+
+namespace nibble {
+namespace {
+
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+constexpr int kWaveTasksPerThread = 4;
+constexpr int kPrefetchPages = 8;
+// A parallel region costs about as much as this many multiply-adds.
+constexpr int64_t kFewMultiplies = 1 << 15;
+
+// o[kRowBlock][stride], m[kRowBlock], l[kRowBlock].
+struct Partial {
+  float* o;
+  int stride;
+  float* m;
+  float* l;
+};
+
+int Stride(int head_dim) { return RoundUp(head_dim, 16); }
+size_t PartialFloats(int head_dim) {
+  return static_cast<size_t>(kRowBlock) * static_cast<size_t>(Stride(head_dim) + 2);
+}
+size_t QueryFloats(int head_dim) { return static_cast<size_t>(kRowBlock) * Stride(head_dim); }
+
+// Floats of the whole workspace: per thread a query block, a split's result and a unit's sum; then
+// two waves of split results.
+struct Plan {
+  Plan(int head_dim, int thread_count)
+      : dim(head_dim), threads(thread_count), wave(kWaveTasksPerThread * thread_count) {}
+  size_t PerThread() const { return QueryFloats(dim) + 2 * PartialFloats(dim); }
+  size_t Total() const {
+    return PerThread() * static_cast<size_t>(threads) +
+           2 * static_cast<size_t>(wave) * PartialFloats(dim);
+  }
+  int dim;
+  int threads;
+  int wave;
+};
+
+Partial PartialAt(float* base, size_t index, int head_dim) {
+  float* o = base + index * PartialFloats(head_dim);
+  const int stride = Stride(head_dim);
+  float* m = o + static_cast<size_t>(kRowBlock) * stride;
+  return {o, stride, m, m + kRowBlock};
+}
+
+void Clear(const Partial& p) { std::fill_n(p.m, kRowBlock, kNothing); }
+
+// One row block of one KV head of one sequence.
+struct Unit {
+  const AttentionSequence* sequence = nullptr;
+  int kv_head = 0;
+  int first_row = 0;  // among (token, head of the group), token-major
+  int rows = 0;
+  int first_page = 0;
+  int end_page = 0;
+  int first_split() const { return first_page / kSplitPages; }
+  int splits() const { return (end_page - 1) / kSplitPages - first_split() + 1; }
+};
+
+class Job {
+ public:
+  Job(const AttentionKernels& kernels, const AttentionShape& shape,
+      std::span<const AttentionSequence> sequences, MatrixView<const float> q,
+      MatrixView<float> out)
+      : kernels_(kernels),
+        shape_(shape),
+        sequences_(sequences),
+        q_(q),
+        out_(out),
+        group_(shape.heads / shape.kv_heads) {
+    constexpr float kLog2E = math_constants::kLog2E;
+    const bool capped = shape.soft_cap != 0;
+    q_scale_ = capped ? shape.scale / shape.soft_cap : shape.scale * kLog2E;
+    cap_log2e_ = capped ? shape.soft_cap * kLog2E : 0;
+    for (const AttentionSequence& s : sequences) {
+      NIBBLE_CHECK(s.kv.layout.head_dim == shape.head_dim &&
+                   s.kv.layout.kv_heads == shape.kv_heads);
+      unit_ends_.push_back(units() + Blocks(s) * shape.kv_heads);
+      for (int block = 0; block < Blocks(s); ++block) {
+        const Unit unit = MakeUnit(s, 0, block);
+        const int64_t tokens = int64_t{unit.end_page - unit.first_page} * kPageTokens;
+        task_count_ += int64_t{unit.splits()} * shape.kv_heads;
+        most_splits_ = std::max(most_splits_, unit.splits());
+        multiplies_ += 2 * tokens * unit.rows * shape.head_dim * shape.kv_heads;
+      }
+    }
+  }
+
+  int units() const { return unit_ends_.empty() ? 0 : unit_ends_.back(); }
+  int64_t tasks() const { return task_count_; }
+  int most_splits() const { return most_splits_; }
+  int64_t multiplies() const { return multiplies_; }
+  int head_dim() const { return shape_.head_dim; }
+
+  Unit UnitAt(int index) const {
+    const auto end = std::ranges::upper_bound(unit_ends_, index);
+    const auto& sequence = sequences_[static_cast<size_t>(end - unit_ends_.begin())];
+    const int blocks = Blocks(sequence);
+    const int within = index - (*end - blocks * shape_.kv_heads);
+    return MakeUnit(sequence, within / blocks, within % blocks);
+  }
+
+  // The result of split `split` (counted from position 0) of a unit.
+  void RunSplit(const Unit& unit, int split, float* query, const Partial& result) const {
+    const std::byte* pages[kSplitPages + kPrefetchPages];
+    int positions[kRowBlock];
+    const KvView& kv = unit.sequence->kv;
+    const size_t k_bytes = kv.layout.KBytes();
+    const size_t head_offset = (k_bytes + kv.layout.VBytes()) * static_cast<size_t>(unit.kv_head);
+    const int begin = std::max(unit.first_page, split * kSplitPages);
+    const int end = std::min(unit.end_page, (split + 1) * kSplitPages);
+    const int known = std::min(unit.end_page, end + kPrefetchPages);
+    for (int p = begin; p < known; ++p) pages[p - begin] = kv.piece(p) + head_offset;
+    for (int r = 0; r < unit.rows; ++r) positions[r] = PositionOf(unit, r);
+    AttentionTask task;
+    task.pages = pages;
+    task.v_offset = k_bytes;
+    task.page_count = end - begin;
+    task.known_pages = known - begin;
+    task.first_position = begin * kPageTokens;
+    task.rows = unit.rows;
+    task.head_dim = shape_.head_dim;
+    task.window = shape_.window;
+    task.cap_log2e = cap_log2e_;
+    task.prefetch = unit.sequence->rows * group_ <= 2 * kRowBlock;
+    task.positions = positions;
+    task.q = query;
+    task.o = result.o;
+    task.o_stride = result.stride;
+    task.m = result.m;
+    task.l = result.l;
+    const auto k_format = static_cast<int>(kv.layout.k);
+    const auto v_format = static_cast<int>(kv.layout.v);
+    kernels_.run[k_format][v_format](task);
+  }
+
+  // query[channel][kRowBlock], scaled; unused rows are zero.
+  void GatherQuery(const Unit& unit, float* query) const {
+    std::fill_n(query, static_cast<size_t>(kRowBlock) * shape_.head_dim, 0.0F);
+    for (int r = 0; r < unit.rows; ++r) {
+      const float* q = q_.row(TokenOf(unit, r)) + ChannelOf(unit, r);
+      for (int d = 0; d < shape_.head_dim; ++d) query[d * kRowBlock + r] = q[d] * q_scale_;
+    }
+  }
+
+  // Folds a later split into the sum of the earlier ones.
+  void Fold(const Unit& unit, const Partial& split, const Partial& sum) const {
+    for (int r = 0; r < unit.rows; ++r) {
+      float* acc = sum.o + static_cast<ptrdiff_t>(r) * sum.stride;
+      const float* o = split.o + static_cast<ptrdiff_t>(r) * split.stride;
+      if (split.m[r] == kNothing) continue;  // the row saw nothing there
+      if (sum.m[r] == kNothing) {
+        std::copy_n(o, shape_.head_dim, acc);
+        sum.m[r] = split.m[r];
+        sum.l[r] = split.l[r];
+        continue;
+      }
+      const float m = std::max(sum.m[r], split.m[r]);
+      const float a = ref::Exp2(sum.m[r] - m, math_constants::kSoftmaxMin);
+      const float b = ref::Exp2(split.m[r] - m, math_constants::kSoftmaxMin);
+      kernels_.combine(o, b, a, shape_.head_dim, acc);
+      sum.l[r] = std::fma(split.l[r], b, sum.l[r] * a);
+      sum.m[r] = m;
+    }
+  }
+
+  void Finish(const Unit& unit, const Partial& sum) const {
+    for (int r = 0; r < unit.rows; ++r) {
+      float l = sum.l[r];
+      float shrink = 1;
+      if (shape_.sinks != nullptr) {
+        const int head = unit.kv_head * group_ + (unit.first_row + r) % group_;
+        const float sink = shape_.sinks[head] * math_constants::kLog2E;
+        const float m = std::max(sum.m[r], sink);
+        shrink = ref::Exp2(sum.m[r] - m, math_constants::kSoftmaxMin);
+        l = l * shrink + ref::Exp2(sink - m, math_constants::kSoftmaxMin);
+      }
+      kernels_.finish(sum.o + static_cast<ptrdiff_t>(r) * sum.stride, shrink / l, shape_.head_dim,
+                      out_.row(TokenOf(unit, r)) + ChannelOf(unit, r));
+    }
+  }
+
+ private:
+  int Blocks(const AttentionSequence& s) const { return CeilDiv(s.rows * group_, kRowBlock); }
+  Unit MakeUnit(const AttentionSequence& s, int kv_head, int block) const {
+    Unit unit;
+    unit.sequence = &s;
+    unit.kv_head = kv_head;
+    unit.first_row = block * kRowBlock;
+    unit.rows = std::min(kRowBlock, s.rows * group_ - unit.first_row);
+    const int low = PositionOf(unit, 0);
+    const int high = PositionOf(unit, unit.rows - 1);
+    const int seen = shape_.window > 0 ? std::max(0, low - shape_.window + 1) : 0;
+    unit.first_page = seen / kPageTokens;
+    unit.end_page = high / kPageTokens + 1;
+    return unit;
+  }
+  int PositionOf(const Unit& unit, int r) const {
+    return unit.sequence->first.value() + (unit.first_row + r) / group_;
+  }
+  int TokenOf(const Unit& unit, int r) const {
+    return unit.sequence->row_begin + (unit.first_row + r) / group_;
+  }
+  ptrdiff_t ChannelOf(const Unit& unit, int r) const {
+    const int head = unit.kv_head * group_ + (unit.first_row + r) % group_;
+    return static_cast<ptrdiff_t>(head) * shape_.head_dim;
+  }
+
+  const AttentionKernels& kernels_;
+  const AttentionShape& shape_;
+  std::span<const AttentionSequence> sequences_;
+  MatrixView<const float> q_;
+  MatrixView<float> out_;
+  int group_;
+  float q_scale_ = 0;
+  float cap_log2e_ = 0;
+  std::vector<int> unit_ends_;  // per sequence, one past its last unit
+  int64_t task_count_ = 0;
+  int most_splits_ = 0;
+  int64_t multiplies_ = 0;
+};
+
+// A thread does all splits of a unit, in order.
+void RunUnit(const Job& job, const Unit& unit, float* scratch) {
+  float* query = scratch;
+  float* partials = scratch + QueryFloats(job.head_dim());
+  const Partial split = PartialAt(partials, 0, job.head_dim());
+  const Partial sum = PartialAt(partials, 1, job.head_dim());
+  job.GatherQuery(unit, query);
+  const int first = unit.first_split();
+  if (unit.splits() == 1) {
+    job.RunSplit(unit, first, query, sum);
+  } else {
+    Clear(sum);
+    for (int s = 0; s < unit.splits(); ++s) {
+      job.RunSplit(unit, first + s, query, split);
+      job.Fold(unit, split, sum);
+    }
+  }
+  job.Finish(unit, sum);
+}
+
+// Few units over long contexts: the splits of all units, in order, are shared out in waves. Results
+// of a wave are folded after its barrier while the next wave fills the other half. A unit's sum
+// stays with one thread, also when the unit goes on in the next wave.
+class Waves {
+ public:
+  Waves(const Job& job, ThreadPool& pool, float* workspace, const Plan& plan)
+      : job_(job), pool_(pool), plan_(plan), workspace_(workspace) {
+    partials_ = workspace + plan.PerThread() * static_cast<size_t>(plan.threads);
+  }
+
+  void Run() {
+    pool_.Run([&](int thread) {
+      int unit = 0;      // of the wave's first task
+      int64_t skip = 0;  // splits of it done in earlier waves
+      int wave = 0;
+      for (int64_t begin = 0; begin < job_.tasks(); begin += plan_.wave, ++wave) {
+        Compute(thread, wave, unit, skip);
+        pool_.Barrier(thread);
+        Fold(thread, wave, unit, skip);
+      }
+    });
+  }
+
+ private:
+  Partial SplitAt(int wave, int index) const {
+    return PartialAt(partials_, static_cast<size_t>((wave & 1) * plan_.wave + index), plan_.dim);
+  }
+
+  float* Scratch(int thread) const {
+    return workspace_ + plan_.PerThread() * static_cast<size_t>(thread);
+  }
+
+  void Compute(int thread, int wave, int unit_index, int64_t skip) const {
+    float* query = Scratch(thread);
+    int slot = 0;
+    for (; slot < plan_.wave && unit_index < job_.units(); ++unit_index, skip = 0) {
+      const Unit unit = job_.UnitAt(unit_index);
+      bool gathered = false;
+      for (int64_t s = skip; s < unit.splits() && slot < plan_.wave; ++s, ++slot) {
+        if (slot % plan_.threads != thread) continue;
+        if (!gathered) job_.GatherQuery(unit, query);
+        gathered = true;
+        job_.RunSplit(unit, unit.first_split() + static_cast<int>(s), query, SplitAt(wave, slot));
+      }
+    }
+  }
+
+  // Every thread steps through the wave's units; unit u is folded by thread u mod threads.
+  void Fold(int thread, int wave, int& unit_index, int64_t& skip) const {
+    int slot = 0;
+    while (slot < plan_.wave && unit_index < job_.units()) {
+      const Unit unit = job_.UnitAt(unit_index);
+      const int count =
+          static_cast<int>(std::min<int64_t>(unit.splits() - skip, plan_.wave - slot));
+      const bool done = skip + count == unit.splits();
+      if (unit_index % plan_.threads == thread) {
+        const Partial sum = PartialAt(Scratch(thread) + QueryFloats(plan_.dim), 1, plan_.dim);
+        if (skip == 0) Clear(sum);
+        for (int i = 0; i < count; ++i) job_.Fold(unit, SplitAt(wave, slot + i), sum);
+        if (done) job_.Finish(unit, sum);
+      }
+      slot += count;
+      skip = done ? 0 : skip + count;
+      if (done) ++unit_index;
+    }
+  }
+
+  const Job& job_;
+  ThreadPool& pool_;
+  const Plan& plan_;
+  float* workspace_;
+  float* partials_;
+};
+
+}  // namespace
+
+size_t AttentionWorkspace::Bytes(const AttentionShape& shape, int threads) {
+  return Plan(shape.head_dim, threads).Total() * sizeof(float);
+}
+
+Status AttentionWorkspace::Reserve(const AttentionShape& shape, int threads) {
+  const size_t bytes = Bytes(shape, threads);
+  if (buffer_.size() >= bytes) return {};
+  NIBBLE_TRY(buffer_, AlignedBuffer::Allocate(bytes));
+  return {};
+}
+
+void Attention(const KernelTable& kernels, ThreadPool& pool, const AttentionShape& shape,
+               std::span<const AttentionSequence> sequences, MatrixView<const float> q,
+               MatrixView<float> out, AttentionWorkspace& workspace) {
+  NIBBLE_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
+  const Plan plan(shape.head_dim, pool.size());
+  NIBBLE_CHECK(workspace.buffer().size() >= plan.Total() * sizeof(float));
+  const Job job(*kernels.attention, shape, sequences, q, out);
+  float* scratch = workspace.buffer().as<float>().data();
+  if (pool.size() == 1 || job.multiplies() <= kFewMultiplies) {
+    for (int u = 0; u < job.units(); ++u) RunUnit(job, job.UnitAt(u), scratch);
+    return;
+  }
+  if (job.units() < 4 * pool.size() && job.most_splits() > 1) {
+    Waves(job, pool, scratch, plan).Run();
+    return;
+  }
+  // Later blocks of a prompt see more: they go first, so that the last ones to finish are short.
+  std::atomic<int> next = job.units();
+  pool.Run([&](int thread) {
+    float* mine = scratch + plan.PerThread() * static_cast<size_t>(thread);
+    for (int u = next.fetch_sub(1) - 1; u >= 0; u = next.fetch_sub(1) - 1) {
+      RunUnit(job, job.UnitAt(u), mine);
+    }
+  });
+}
+
+}  // namespace nibble

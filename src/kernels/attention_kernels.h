@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+
+#include "platform/cpu.h"
+
+namespace nibble {
+
+inline constexpr int kRowBlock = 8;     // query rows that share a loaded page
+inline constexpr int kSplitPages = 16;  // a split is 512 positions: fixed borders, so that a long
+                                        // context can be shared among threads without other bits
+
+// One row block over the pages of one split. Rows of a block are (token, head of the group) pairs
+// of one KV head. What becomes of a row depends on its own query and position alone.
+struct AttentionTask {
+  const std::byte* const* pages = nullptr;  // K of this KV head in each page, ascending
+  size_t v_offset = 0;                      // bytes from a page's K to its V
+  int page_count = 0;                       // pages to visit
+  int known_pages = 0;                      // entries of `pages`: those beyond are prefetched only
+  int first_position = 0;                   // of pages[0], a multiple of 32
+  int rows = 0;                             // 1 … kRowBlock
+  int head_dim = 0;
+  int window = 0;                  // 0: none
+  float cap_log2e = 0;             // 0: scores are q·k; else cap_log2e · tanh(q·k)
+  bool prefetch = false;           // the pages come from memory, not from a cache
+  const int* positions = nullptr;  // [rows]
+  const float* q = nullptr;        // [head_dim][kRowBlock], scaled so that scores are base-2 logs
+  // Results: per row the largest score m (-infinity if it saw nothing), l = Σ exp2(s - m) and
+  // o[kRowBlock][o_stride] = Σ exp2(s - m) v. o_stride: head_dim rounded up to 16.
+  float* o = nullptr;
+  int o_stride = 0;
+  float* m = nullptr;
+  float* l = nullptr;
+};
+
+struct AttentionKernels {
+  void (*run[2][2])(const AttentionTask& task);  // by KvFormat of K and V
+  // acc = acc · a + x · b
+  void (*combine)(const float* x, float b, float a, int n, float* acc);
+  // out = x · inverse, never -0
+  void (*finish)(const float* x, float inverse, int n, float* out);
+};
+
+const AttentionKernels* AttentionKernelsFor(Isa isa);
+
+}  // namespace nibble

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "format/small_float.h"
+#include "kernels/attention.h"
+#include "kernels/kernel_test_support.h"
+#include "platform/thread_pool.h"
+
+namespace nibble::testing {
+
+struct AttentionCase {
+  AttentionShape shape;
+  KvFormat k = KvFormat::kF16;
+  KvFormat v = KvFormat::kF16;
+  std::vector<float> sinks;
+  float magnitude = 1;  // of queries and keys
+};
+
+// One sequence: queries, keys and values of all positions, and a cache whose pages lie in shuffled
+// order between pages full of NaN.
+class AttentionFixture {
+ public:
+  AttentionFixture(const AttentionCase& c, int tokens, unsigned seed) : case_(c), tokens_(tokens) {
+    const AttentionShape& s = c.shape;
+    q_ = RandomFloats(static_cast<size_t>(tokens) * s.heads * s.head_dim, seed, c.magnitude);
+    k_ = RandomFloats(static_cast<size_t>(tokens) * s.kv_heads * s.head_dim, seed + 1, c.magnitude);
+    v_ = RandomFloats(k_.size(), seed + 2);
+    layout_ = {c.k, c.v, s.kv_heads, s.head_dim};
+    const int pages = (tokens + kPageTokens - 1) / kPageTokens;
+    const size_t bytes = layout_.PieceBytes() * (2 * static_cast<size_t>(pages) + 1);
+    arena_ = *AlignedBuffer::Allocate(bytes);
+    ResetArena();
+    for (int p = 0; p < pages; ++p) pages_.push_back(PageId{2 * p + 1});
+    std::mt19937 engine(seed);
+    std::shuffle(pages_.begin(), pages_.end(), engine);
+  }
+
+  void ResetArena() { std::memset(arena_.data(), 0xff, arena_.size()); }
+
+  AttentionSequence Sequence(int first, int rows, int row_begin) {
+    const KvTable table = {arena_.data(), layout_.PieceBytes(), pages_};
+    return {row_begin, rows, Position{first}, {table, 0, layout_}};
+  }
+
+  int q_cols() const { return case_.shape.heads * case_.shape.head_dim; }
+  int kv_cols() const { return case_.shape.kv_heads * case_.shape.head_dim; }
+  int tokens() const { return tokens_; }
+  const float* q(int token) const { return q_.data() + static_cast<ptrdiff_t>(token) * q_cols(); }
+  const float* k(int token) const { return k_.data() + static_cast<ptrdiff_t>(token) * kv_cols(); }
+  const float* v(int token) const { return v_.data() + static_cast<ptrdiff_t>(token) * kv_cols(); }
+  AttentionShape shape() const {
+    AttentionShape shape = case_.shape;
+    shape.sinks = case_.sinks.empty() ? nullptr : case_.sinks.data();
+    return shape;
+  }
+
+  // Runs tokens [first, first + rows) as one step.
+  void Step(const KernelTable& kernels, ThreadPool& pool, int first, int rows, float* out) {
+    AttentionWorkspace workspace;
+    ASSERT_TRUE(workspace.Reserve(shape(), pool.size()));
+    const AttentionSequence sequence = Sequence(first, rows, 0);
+    WriteKv(kernels, pool, {&sequence, 1}, DenseView(k(first), rows, kv_cols()),
+            DenseView(v(first), rows, kv_cols()));
+    Attention(kernels, pool, shape(), {&sequence, 1}, DenseView(q(first), rows, q_cols()),
+              DenseView(out, rows, q_cols()), workspace);
+  }
+
+  // All tokens in steps of `chunk`.
+  std::vector<float> RunInChunks(const KernelTable& kernels, ThreadPool& pool, int chunk) {
+    std::vector<float> out(q_.size());
+    ResetArena();
+    for (int first = 0; first < tokens_; first += chunk) {
+      Step(kernels, pool, first, std::min(chunk, tokens_ - first),
+           out.data() + static_cast<ptrdiff_t>(first) * q_cols());
+    }
+    return out;
+  }
+
+  // Compares one row and head with the naive formula in double.
+  void ExpectNear(int token, int head, const float* got) const {
+    const AttentionShape s = shape();
+    const int kv_head = head / (s.heads / s.kv_heads);
+    const float* query = q(token) + static_cast<ptrdiff_t>(head) * s.head_dim;
+    const int begin = s.window > 0 ? std::max(0, token - s.window + 1) : 0;
+    std::vector<double> score;
+    double size = 0;  // the largest Σ |q| |k| scale: what rounding of a score is relative to
+    for (int t = begin; t <= token; ++t) {
+      double dot = 0;
+      double absolute = 0;
+      for (int d = 0; d < s.head_dim; ++d) {
+        const double product = query[d] * Stored(case_.k, k(t)[kv_head * s.head_dim + d]);
+        dot += product;
+        absolute += std::fabs(product);
+      }
+      size = std::max(size, absolute * s.scale);
+      dot *= s.scale;
+      score.push_back(s.soft_cap != 0 ? s.soft_cap * std::tanh(dot / s.soft_cap) : dot);
+    }
+    double top = *std::max_element(score.begin(), score.end());
+    if (s.sinks != nullptr) top = std::max(top, double{s.sinks[head]});
+    double sum = s.sinks != nullptr ? std::exp(s.sinks[head] - top) : 0;
+    for (double& x : score) sum += x = std::exp(x - top);
+    // Rounding: a score is off by (head_dim + 4) units of `size` (the cap adds some more of its
+    // own size); a weight by that twice (the maximum too) and 4 units; sums of 512 positions, then
+    // of splits and page rescales.
+    constexpr double kUnit = 0x1p-24;
+    const double splits = 1 + (token - begin) / 512.0;
+    const double score_units = (s.head_dim + 4) * size + 6 * std::fabs(s.soft_cap) + std::fabs(top);
+    const double units = 2 * score_units + 4 + 512 + 64 + 8 * splits + 37;
+    for (int c = 0; c < s.head_dim; ++c) {
+      double want = 0;
+      double absolute = 0;
+      for (int t = begin; t <= token; ++t) {
+        const double value = Stored(case_.v, v(t)[kv_head * s.head_dim + c]);
+        want += score[t - begin] / sum * value;
+        absolute += score[t - begin] / sum * std::fabs(value);
+      }
+      ASSERT_NEAR(got[c], want, units * kUnit * absolute)
+          << "token " << token << " head " << head << " channel " << c;
+    }
+  }
+
+ private:
+  static double Stored(KvFormat format, float x) {
+    return format == KvFormat::kF16 ? F16ToF32(F32ToF16Saturating(x)) : x;
+  }
+
+  AttentionCase case_;
+  int tokens_;
+  KvLayout layout_;
+  std::vector<float> q_;
+  std::vector<float> k_;
+  std::vector<float> v_;
+  AlignedBuffer arena_;
+  std::vector<PageId> pages_;
+};
+
+}  // namespace nibble::testing

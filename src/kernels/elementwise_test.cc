@@ -1,0 +1,368 @@
+#include "kernels/elementwise.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numbers>
+
+#include "kernels/kernel_test_support.h"
+#include "kernels/ref/float_ref.h"
+#include "kernels/ref/math.h"
+#include "platform/thread_pool.h"
+
+namespace nibble {
+namespace {
+
+using testing::Bits;
+using testing::FloatTable;
+using testing::RandomFloats;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr int kSizes[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 64, 100, 576, 640, 1023, 4099};
+
+// ---- accuracy of the scalar twins against the C library in double
+
+void ExpectUlps(float got, double want, double ulps, float x) {
+  const double unit = std::ldexp(1.0, std::max(-149, std::ilogb(want) - 23));
+  EXPECT_LE(std::fabs(got - want), ulps * unit) << "at " << x << ": " << got << " for " << want;
+}
+
+TEST(FloatMath, ExpWithinOneAndAHalfUlps) {
+  for (float x = -87.3F; x < 88.7F; x += 0.00317F)
+    ExpectUlps(ref::Exp(x), std::exp(double{x}), 1.5, x);
+  EXPECT_EQ(ref::Exp(0), 1);
+  EXPECT_EQ(ref::Exp(-kInf), 0);
+  EXPECT_EQ(ref::Exp(-88), 0);
+  EXPECT_EQ(ref::Exp(88.73F), kInf);
+  EXPECT_EQ(ref::Exp(kInf), kInf);
+  EXPECT_TRUE(std::isnan(ref::Exp(std::nanf(""))));
+}
+
+TEST(FloatMath, Exp2WithinOneAndAHalfUlps) {
+  for (float x = -126; x < 128; x += 0.00417F)
+    ExpectUlps(ref::Exp2(x), std::exp2(double{x}), 1.5, x);
+  EXPECT_EQ(ref::Exp2(0), 1);
+  EXPECT_EQ(ref::Exp2(-kInf), 0);
+  EXPECT_EQ(ref::Exp2(-126.5F), 0);
+  EXPECT_EQ(ref::Exp2(128), kInf);
+  EXPECT_EQ(ref::Exp2(-64.5F, math_constants::kSoftmaxMin), 0);
+  EXPECT_EQ(ref::Exp2(-64, math_constants::kSoftmaxMin), 0x1p-64F);
+  for (int n = -126; n < 128; ++n) EXPECT_EQ(ref::Exp2(n), std::ldexp(1.0F, n));
+}
+
+TEST(FloatMath, TanhWithinThreeUlps) {
+  for (float x = 1e-30F; x < 20; x *= 1.0013F) {
+    ExpectUlps(ref::Tanh(x), std::tanh(double{x}), 3, x);
+    EXPECT_EQ(ref::Tanh(-x), -ref::Tanh(x));
+  }
+  EXPECT_EQ(ref::Tanh(kInf), 1);
+  EXPECT_EQ(ref::Tanh(-kInf), -1);
+  EXPECT_EQ(ref::Tanh(0), 0);
+}
+
+TEST(FloatMath, SigmoidWithinThreeUlps) {
+  for (float x = -86; x < 86; x += 0.00371F) {
+    ExpectUlps(ref::Sigmoid(x), 1 / (1 + std::exp(-double{x})), 3, x);
+  }
+}
+
+TEST(FloatMath, PhiWithinTwoToTheMinus23) {
+  for (float x = -12; x < 12; x += 0.00113F) {
+    const double want = 0.5 * std::erfc(-double{x} / std::numbers::sqrt2);
+    EXPECT_LE(std::fabs(ref::Phi(x) - want), 0x1p-23) << x;
+  }
+  EXPECT_EQ(ref::Phi(-kInf), 0);
+  EXPECT_EQ(ref::Phi(kInf), 1);
+}
+
+// ---- operations against the formula in double
+
+TEST(Elementwise, RmsNormFollowsTheFormula) {
+  ThreadPool pool(1);
+  const KernelTable kernels = FloatTable(Isa::kScalar);
+  for (int n : kSizes) {
+    const auto x = RandomFloats(static_cast<size_t>(n), 1, 3);
+    const auto w = RandomFloats(static_cast<size_t>(n), 2);
+    std::vector<float> y(x.size());
+    RmsNorm(kernels, pool, DenseView(x.data(), 1, n), w.data(), 1e-5F, DenseView(y.data(), 1, n));
+    double squares = 0;
+    for (float v : x) squares += double{v} * v;
+    const double inverse = 1 / std::sqrt(squares / n + 1e-5);
+    for (int i = 0; i < n; ++i) {
+      const double want = x[i] * inverse * w[i];
+      EXPECT_NEAR(y[i], want, (n / 32 + 12) * 0x1p-24 * std::fabs(want)) << n;
+    }
+  }
+}
+
+TEST(Elementwise, LayerNormFollowsTheFormula) {
+  ThreadPool pool(1);
+  const KernelTable kernels = FloatTable(Isa::kScalar);
+  for (int n : kSizes) {
+    const auto x = RandomFloats(static_cast<size_t>(n), 3, 2);
+    const auto w = RandomFloats(static_cast<size_t>(n), 4);
+    const auto b = RandomFloats(static_cast<size_t>(n), 5);
+    std::vector<float> y(x.size());
+    LayerNorm(kernels, pool, DenseView(x.data(), 1, n), w.data(), b.data(), 1e-5F,
+              DenseView(y.data(), 1, n));
+    double mean = 0;
+    for (float v : x) mean += v;
+    mean /= n;
+    double variance = 0;
+    for (float v : x) variance += (v - mean) * (v - mean);
+    const double inverse = 1 / std::sqrt(variance / n + 1e-5);
+    for (int i = 0; i < n; ++i) {
+      EXPECT_NEAR(y[i], (x[i] - mean) * inverse * w[i] + b[i], n == 1 ? 1e-3 : 2e-5) << n;
+    }
+  }
+}
+
+TEST(Elementwise, GatesFollowTheFormulas) {
+  ThreadPool pool(1);
+  const KernelTable kernels = FloatTable(Isa::kScalar);
+  std::vector<float> a;
+  for (float x = -20; x < 20; x += 0.0131F) a.push_back(x);
+  const int n = static_cast<int>(a.size());
+  const std::vector<float> b(a.size(), 2);
+  std::vector<float> y(a.size());
+  const std::pair<Gate, double (*)(double)> gates[] = {
+      {Gate::kSilu, [](double x) { return x / (1 + std::exp(-x)); }},
+      {Gate::kGeluTanh,
+       [](double x) {
+         return 0.5 * x *
+                (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+       }},
+      {Gate::kGeluErf, [](double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }}};
+  for (const auto& [gate, formula] : gates) {
+    ApplyGate(kernels, pool, gate, DenseView<const float>(a.data(), 1, n),
+              DenseView<const float>(b.data(), 1, n), DenseView(y.data(), 1, n));
+    for (int i = 0; i < n; ++i) {
+      EXPECT_NEAR(y[i], 2 * formula(a[i]), 2 * 0x1p-22 * std::max(1.0, std::fabs(double{a[i]})));
+    }
+    ApplyGate(kernels, pool, gate, DenseView<const float>(a.data(), 1, n), {},
+              DenseView(y.data(), 1, n));
+    EXPECT_NEAR(y[0], formula(a[0]), 1e-5);
+  }
+}
+
+TEST(Elementwise, RopeRotatesPairsOfBothOrders) {
+  ThreadPool pool(1);
+  const KernelTable kernels = FloatTable(Isa::kScalar);
+  const float inv_freq[] = {1, 0.01F};
+  std::vector<float> cos(10 * 2);
+  std::vector<float> sin(10 * 2);
+  for (int p = 0; p < 10; ++p) {
+    FillRopeRow(Position{p}, inv_freq, 1, &cos[2 * p], &sin[2 * p]);
+  }
+  // Five channels per head: the last one is not rotated.
+  for (bool interleaved : {false, true}) {
+    const RopeTable table = {DenseView<const float>(cos.data(), 10, 2),
+                             DenseView<const float>(sin.data(), 10, 2), interleaved};
+    const auto before = RandomFloats(2 * 10, 7);
+    auto x = before;
+    const Position positions[] = {Position{0}, Position{7}};
+    Rope(kernels, pool, table, positions, 2, 5, DenseView(x.data(), 2, 10));
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(x[i], before[i]);
+    for (int head = 0; head < 2; ++head) {
+      const float* in = &before[10 + 5 * head];
+      const float* out = &x[10 + 5 * head];
+      for (int i = 0; i < 2; ++i) {
+        const int first = interleaved ? 2 * i : i;
+        const int second = interleaved ? 2 * i + 1 : i + 2;
+        const double angle = 7 * double{inv_freq[i]};
+        EXPECT_NEAR(out[first], in[first] * std::cos(angle) - in[second] * std::sin(angle), 1e-6);
+        EXPECT_NEAR(out[second], in[second] * std::cos(angle) + in[first] * std::sin(angle), 1e-6);
+      }
+      EXPECT_EQ(out[4], in[4]);
+    }
+  }
+}
+
+TEST(Elementwise, RopeTableIsExactFarOut) {
+  const float inv_freq[] = {1, 0.7498942F, 1e-4F};
+  float cos[3];
+  float sin[3];
+  for (int position : {0, 1, 4095, 131071, 1048575}) {
+    FillRopeRow(Position{position}, inv_freq, 1.25F, cos, sin);
+    for (int i = 0; i < 3; ++i) {
+      const double angle = position * double{inv_freq[i]};
+      EXPECT_NEAR(cos[i], 1.25 * std::cos(angle), 1e-7 * 1.25);
+      EXPECT_NEAR(sin[i], 1.25 * std::sin(angle), 1e-7 * 1.25);
+    }
+  }
+}
+
+TEST(Elementwise, LogSumExpOfLargeVocabulary) {
+  auto x = RandomFloats(262144, 11, 4);
+  x[17] = -kInf;
+  long double sum = 0;
+  for (float v : x) sum += std::exp(static_cast<long double>(v));
+  const LogSumExp got = ComputeLogSumExp(FloatTable(Isa::kScalar), x);
+  EXPECT_NEAR(got.log_sum_exp, static_cast<double>(std::log(sum)), 40 * 0x1p-24);
+  EXPECT_EQ(got.max, *std::max_element(x.begin(), x.end()));
+}
+
+// ---- the same bits on every instruction set, for odd sizes and misaligned rows
+
+class SameBits : public ::testing::TestWithParam<Isa> {
+ protected:
+  // Runs op on the twin and on this instruction set, with inputs at all offsets, and compares.
+  using Op =
+      std::function<void(const FloatKernels&, const float* a, const float* b, int n, float* y)>;
+  void Check(const Op& op) {
+    for (int n : kSizes) {
+      for (int offset : {0, 1, 3}) {
+        auto a = RandomFloats(static_cast<size_t>(n + 64), static_cast<unsigned>(n), 8);
+        auto b = RandomFloats(static_cast<size_t>(n + 64), static_cast<unsigned>(n + 1));
+        for (size_t i = 0; i < a.size(); i += 5) a[i] *= 1e-3F;
+        for (size_t i = 3; i < a.size(); i += 41) a[i] *= 20;
+        if (n > 20) a[offset + 11] = 0;
+        if (n > 20) a[offset + 13] = -0.0F;
+        std::vector<float> want(a.size(), 7);
+        std::vector<float> got(a.size(), 7);
+        op(ref::kFloatKernels, a.data() + offset, b.data() + offset, n, want.data() + offset);
+        op(*FloatKernelsFor(GetParam()), a.data() + offset, b.data() + offset, n,
+           got.data() + offset);
+        ASSERT_EQ(Bits(got), Bits(want)) << "n=" << n << " offset=" << offset;
+      }
+    }
+  }
+};
+
+TEST_P(SameBits, Norms) {
+  Check([](const FloatKernels& k, const float* a, const float* b, int n, float* y) {
+    k.rms_norm(a, b, 1e-6F, n, y);
+  });
+  Check([](const FloatKernels& k, const float* a, const float*, int n, float* y) {
+    k.rms_norm(a, nullptr, 1e-6F, n, y);
+  });
+  Check([](const FloatKernels& k, const float* a, const float* b, int n, float* y) {
+    k.layer_norm(a, b, b + 1, 1e-6F, n, y);
+  });
+  Check([](const FloatKernels& k, const float* a, const float* b, int n, float* y) {
+    k.layer_norm(a, b, nullptr, 1e-6F, n, y);
+  });
+}
+
+TEST_P(SameBits, NormInPlace) {
+  Check([](const FloatKernels& k, const float* a, const float* b, int n, float* y) {
+    std::copy_n(a, n, y);
+    k.rms_norm(y, b, 1e-6F, n, y);
+  });
+}
+
+TEST_P(SameBits, Gates) {
+  for (int gate = 0; gate < 3; ++gate) {
+    Check([gate](const FloatKernels& k, const float* a, const float* b, int n, float* y) {
+      k.gate[gate](a, b, n, y);
+    });
+    Check([gate](const FloatKernels& k, const float* a, const float*, int n, float* y) {
+      k.gate[gate](a, nullptr, n, y);
+    });
+  }
+}
+
+TEST_P(SameBits, AddScaleSoftCap) {
+  Check(
+      [](const FloatKernels& k, const float* a, const float*, int n, float* y) { k.add(a, n, y); });
+  Check([](const FloatKernels& k, const float* a, const float*, int n, float* y) {
+    std::copy_n(a, n, y);
+    k.scale(0.3F, n, y);
+  });
+  Check([](const FloatKernels& k, const float* a, const float*, int n, float* y) {
+    std::copy_n(a, n, y);
+    k.soft_cap(30, n, y);
+  });
+}
+
+TEST_P(SameBits, Rope) {
+  for (int head_dim : {2, 5, 6, 16, 24, 40, 64, 80, 96, 256, 600}) {
+    for (int pairs : {head_dim / 2, head_dim / 4}) {
+      if (pairs == 0) continue;
+      const auto cos = RandomFloats(static_cast<size_t>(pairs), 1);
+      const auto sin = RandomFloats(static_cast<size_t>(pairs), 2);
+      const auto x = RandomFloats(static_cast<size_t>(3 * head_dim) + 1, 3);
+      const RopeRow row = {cos.data(), sin.data(), pairs, 3, head_dim};
+      const FloatKernels& kernels = *FloatKernelsFor(GetParam());
+      auto want = x;
+      auto got = x;
+      ref::kFloatKernels.rope_halves(row, want.data() + 1);
+      kernels.rope_halves(row, got.data() + 1);
+      ASSERT_EQ(Bits(got), Bits(want)) << head_dim << " " << pairs;
+      want = got = x;
+      ref::kFloatKernels.rope_interleaved(row, want.data() + 1);
+      kernels.rope_interleaved(row, got.data() + 1);
+      ASSERT_EQ(Bits(got), Bits(want)) << head_dim << " " << pairs;
+    }
+  }
+}
+
+TEST_P(SameBits, MaxAndSumExp) {
+  Check([](const FloatKernels& k, const float* a, const float*, int n, float* y) {
+    y[0] = k.max(a, n);
+  });
+  for (int n : kSizes) {
+    auto x = RandomFloats(static_cast<size_t>(n), static_cast<unsigned>(n), 10);
+    if (n > 40) x[33] = -kInf;
+    const FloatKernels& kernels = *FloatKernelsFor(GetParam());
+    EXPECT_EQ(std::bit_cast<uint64_t>(kernels.sum_exp(x.data(), 3.5F, n)),
+              std::bit_cast<uint64_t>(ref::kFloatKernels.sum_exp(x.data(), 3.5F, n)));
+  }
+}
+
+TEST_P(SameBits, FunctionsAtEveryExponent) {
+  std::vector<float> x;
+  for (int e = -149; e < 128; ++e) {
+    for (float m : {1.0F, 1.2F, 1.75F, 1.99F}) {
+      x.push_back(std::ldexp(m, e));
+      x.push_back(-std::ldexp(m, e));
+    }
+  }
+  for (float special : {0.0F, -0.0F, kInf, 88.7228F, 88.72284F, -87.3365F, 0.625F, 127.99F}) {
+    x.push_back(special);
+  }
+  const int n = static_cast<int>(x.size());
+  std::vector<float> want(x.size());
+  std::vector<float> got(x.size());
+  for (int gate = 0; gate < 3; ++gate) {
+    ref::kFloatKernels.gate[gate](x.data(), nullptr, n, want.data());
+    FloatKernelsFor(GetParam())->gate[gate](x.data(), nullptr, n, got.data());
+    EXPECT_EQ(Bits(got), Bits(want)) << gate;
+  }
+  want = got = x;
+  ref::kFloatKernels.soft_cap(5, n, want.data());
+  FloatKernelsFor(GetParam())->soft_cap(5, n, got.data());
+  EXPECT_EQ(Bits(got), Bits(want));
+}
+
+TEST_P(SameBits, RowsAndThreadsDoNotMatter) {
+  const KernelTable kernels = FloatTable(GetParam());
+  constexpr int kRows = 37;
+  constexpr int kCols = 577;
+  const auto x = RandomFloats(kRows * kCols, 5);
+  const auto w = RandomFloats(kCols, 6);
+  std::vector<float> want(x.size());
+  ThreadPool alone(1);
+  for (int r = 0; r < kRows; ++r) {
+    RmsNorm(kernels, alone, DenseView(&x[r * kCols], 1, kCols), w.data(), 1e-5F,
+            DenseView(&want[r * kCols], 1, kCols));
+    ApplyGate(kernels, alone, Gate::kSilu, DenseView<const float>(&want[r * kCols], 1, kCols),
+              DenseView(&x[r * kCols], 1, kCols), DenseView(&want[r * kCols], 1, kCols));
+  }
+  for (int threads : {2, 3}) {
+    ThreadPool pool(threads);
+    std::vector<float> got(x.size());
+    const auto y = DenseView(got.data(), kRows, kCols);
+    RmsNorm(kernels, pool, DenseView(x.data(), kRows, kCols), w.data(), 1e-5F, y);
+    ApplyGate(kernels, pool, Gate::kSilu, y, DenseView(x.data(), kRows, kCols), y);
+    EXPECT_EQ(Bits(got), Bits(want));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, SameBits, ::testing::ValuesIn(SupportedIsas()),
+                         [](const auto& info) { return std::string(IsaName(info.param)); });
+
+}  // namespace
+}  // namespace nibble
