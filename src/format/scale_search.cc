@@ -132,18 +132,17 @@ AffineFit FitAffine(std::span<const float> x, std::span<const float> weights,
                     const AffineSearch& search) {
   NIBBLE_CHECK(x.size() <= kMaxGroup && weights.size() == x.size());
   const WeightedRange range = RangeOf(x, weights);
-  const float span = range.max - range.min;
-  if (!(span > 0.0f)) return {.scale = 0.0f, .min = -range.min};
+  if (!(range.max > range.min)) return {.scale = 0.0f, .min = -range.min};
   const auto largest = static_cast<float>(search.largest_code);
-  std::array<float, kMaxGroup> trial = {};
+  std::array<float, kMaxGroup> codes = {};
 
-  // Codes for an inverse scale, their sums, and the error of a scale and minimum with them.
-  const auto round_codes = [&](float inverse) {
+  // Codes for an inverse scale and a minimum, their sums, and the error of a fit with these codes.
+  const auto round_codes = [&](float inverse, float min) {
     Sums sums;
     for (size_t i = 0; i < x.size(); ++i) {
       const auto l =
-          static_cast<float>(ClampedCode(inverse * (x[i] - range.min), 0, search.largest_code));
-      trial[i] = l;
+          static_cast<float>(ClampedCode(inverse * (x[i] - min), 0, search.largest_code));
+      codes[i] = l;
       sums.l += weights[i] * l;
       sums.l2 += weights[i] * l * l;
       sums.xl += weights[i] * l * x[i];
@@ -153,19 +152,21 @@ AffineFit FitAffine(std::span<const float> x, std::span<const float> weights,
   const auto error_of = [&](float scale, float min) {
     float error = 0.0f;
     for (size_t i = 0; i < x.size(); ++i) {
-      const float difference = scale * trial[i] + min - x[i];
+      const float difference = scale * codes[i] + min - x[i];
       error += weights[i] * Cost(difference, search.absolute_error);
     }
     return error;
   };
 
-  float scale = 1.0f / (largest / span);
   float min = range.min;
-  round_codes(largest / span);
+  float scale = 1.0f / (largest / (range.max - min));
+  round_codes(largest / (range.max - min), min);
   float best = error_of(scale, min);
   for (int i = 0; i <= search.steps; ++i) {
-    const float inverse = (search.first + search.step * static_cast<float>(i) + largest) / span;
-    const Sums sums = round_codes(inverse);
+    // The minimum of the best fit so far is where the next try begins, as in ggml: the tries are a
+    // walk, not a grid. With the data's minimum throughout, Q4_K lost 0.8% on uniform data.
+    const float steps = search.first + search.step * static_cast<float>(i) + largest;
+    const Sums sums = round_codes(steps / (range.max - min), min);
     const float determinant = range.sum_w * sums.l2 - sums.l * sums.l;
     if (!(determinant > 0.0f)) continue;
     float this_scale = (range.sum_w * sums.xl - range.sum_x * sums.l) / determinant;

@@ -31,7 +31,8 @@ struct AffineFit {
 };
 struct AffineSearch {
   int largest_code;
-  float first;  // tries (first + i × step + largest_code) / (max x − min x), i = 0 … steps
+  float
+      first;  // tries (first + i × step + largest_code) / (max x − min of the best), i = 0 … steps
   float step;
   int steps;
   bool absolute_error;  // minimise Σ w·|error| instead of Σ w·error²
