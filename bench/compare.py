@@ -9,7 +9,7 @@ counts, batch sizes and both attention paths; its best of each is what nibble is
 both run in turn, several rounds, and medians and the median of the rounds' ratios are printed: the
 machine's mood changes by tens of percent, but little within a round. A speed counts only with the
 perplexity beside it, so both programs score the same windows of the text (llama.cpp's protocol:
-windows of 512, the second half scored). The peer only decodes; nibble's generation includes sampling.
+windows of 512, the second half scored). The peer only decodes; nibble's generation samples too.
 """
 
 import argparse
@@ -144,8 +144,9 @@ def best_settings(model, ids, arguments):
 
 
 def nibble_json(arguments, *words):
-    done = subprocess.run([str(arguments.nibble), *map(str, words), *arguments.nibble_flags, "--json"],
-                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    command = [arguments.nibble, *words, *arguments.nibble_flags, "--json"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise RuntimeError(f"nibble {' '.join(map(str, words))[:200]}: {done.stderr.strip()}")
     return json.loads(done.stdout)
@@ -219,7 +220,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=pathlib.Path, help="a GGUF file that both can read")
-    parser.add_argument("--text", type=pathlib.Path, default=ROOT / "examples/shakespeare/input.txt")
+    parser.add_argument("--text", type=pathlib.Path,
+                        default=ROOT / "examples/shakespeare/input.txt")
     parser.add_argument("--nibble", type=pathlib.Path, default=ROOT / "build/release/bin/nibble")
     parser.add_argument("--prompt", type=int, default=512, help="tokens of the prefill test")
     parser.add_argument("--generate", type=int, default=128, help="tokens of the generation test")
@@ -257,7 +259,8 @@ def main():
         print(f"{'':12}{'nibble':>10}{'peer':>10}{'ratio':>8}   (medians, tokens/s)")
         for name in ("prefill", "generation"):
             row = result[name]
-            print(f"{name:12}{row['nibble_tok_s']:10.1f}{row['peer_tok_s']:10.1f}{row['ratio']:8.2f}")
+            print(f"{name:12}{row['nibble_tok_s']:10.1f}{row['peer_tok_s']:10.1f}"
+                  f"{row['ratio']:8.2f}")
         if "perplexity" in result:
             scores = result["perplexity"]
             print(f"{'perplexity':12}{scores['nibble_act_int8']:10.3f}{scores['peer']:10.3f}"

@@ -3,7 +3,8 @@
 
 The table's rows are in order. A file of a folder may include headers of its own folder, of base and
 platform, and of folders above its own, except those that the row's last column names in backticks.
-What its CMakeLists.txt names in DEPS is held to the same rule; that DEPS is complete, the linker says.
+What its CMakeLists.txt names in DEPS is held to the same rule; the linker sees
+that DEPS is complete.
 Folders of src/ that the table does not have are an error.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails where an object compiled for one instruction set defines a weak symbol outside its namespace.
+"""Fails where an object compiled for an instruction set has weak symbols outside its namespace.
 
 The linker keeps one copy of every weak symbol (inline functions, template instances). If an object
 compiled for AVX-512 brought one that another object has too, a machine without AVX-512 could end up

@@ -11,7 +11,7 @@ answers() {
   local prefix=$1
   (cd "$work/home" && env -i HOME="$work/home" PATH=/usr/bin:/bin \
     "$prefix/bin/nibble" run shakespeare -p "ROMEO:" -n 40 --temp 0 --json |
-    python3 -c 'import json, sys; answer = json.load(sys.stdin); assert answer["generated_tokens"] == 40')
+    python3 -c 'import json, sys; assert json.load(sys.stdin)["generated_tokens"] == 40')
 }
 
 cmake --install "$build" --prefix "$work/installed" --component nibble

@@ -2,12 +2,14 @@
 """Counts tests from the reports below a folder: "N passed, N failed, N skipped".
 
 A folder that holds ctest.xml (ctest --output-junit) has one entry per test program; where the
-program left a GoogleTest report in gtest/ beside it, its cases are counted instead. A program that
-crashed or ran out of time counts as one failure more.
+program left a GoogleTest report in gtest/ beside it, its cases are counted instead, and likewise
+what Python's unittest says it ran. A program that crashed or ran out of time counts as one failure
+more.
 """
 
 import collections
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -29,12 +31,27 @@ def count_googletest(report):
     return counts
 
 
+def count_unittest(output):
+    """Counts from the last lines of Python's unittest, or None where the text is not its output."""
+    ran = re.search(r"^Ran (\d+) tests? in ", output or "", re.MULTILINE)
+    if not ran:
+        return None
+    ended = output[ran.end():]
+    number = {word: int(count) for word, count in re.findall(r"(\w+)=(\d+)", ended)}
+    failed = number.get("failures", 0) + number.get("errors", 0)
+    skipped = number.get("skipped", 0)
+    return collections.Counter(passed=max(0, int(ran.group(1)) - failed - skipped), failed=failed,
+                               skipped=skipped)
+
+
 def count_ctest(report):
     counts = collections.Counter()
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         name = case.get("name")
         bad = case.find("failure") is not None or case.get("status") == "fail"
         inner = count_googletest(report.parent / "gtest" / f"{name}.xml")
+        if inner is None:
+            inner = count_unittest(case.findtext("system-out"))
         if inner is None:
             skipped = case.find("skipped") is not None
             inner = collections.Counter(["failed" if bad else "skipped" if skipped else "passed"])

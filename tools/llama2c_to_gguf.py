@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Converts a llama2.c checkpoint (legacy format, version 0) and its tokenizer.bin to GGUF version 3.
+"""Converts a llama2.c checkpoint (legacy format, version 0) and its tokenizer.bin to GGUF v3.
 
     python3 tools/llama2c_to_gguf.py stories260K.bin tok512.bin stories260K.gguf
 
@@ -93,7 +93,8 @@ def read_tokenizer(path, count):
         score, length = reader.unpack("fi", f"token {index}")
         piece = reader.take(length, f"token {index}").decode("utf-8")
         if index < 3:
-            tokens.append((("<unk>", "<s>", "</s>")[index], 0.0, UNKNOWN if index == 0 else CONTROL))
+            kind = UNKNOWN if index == 0 else CONTROL
+            tokens.append((("<unk>", "<s>", "</s>")[index], 0.0, kind))
         elif len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
             tokens.append((piece, score, BYTE))
         else:

@@ -34,7 +34,8 @@ install_packages() {
   local as_root=()
   if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null ||
-      die "    missing: ${missing[*]}. Neither root nor sudo: please install them, then run this again."
+      die "    missing: ${missing[*]}
+    This is neither root nor is there sudo: please have them installed, then run this again."
     as_root=(sudo)
     say "    sudo may ask for your password"
   fi
