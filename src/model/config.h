@@ -23,14 +23,16 @@ struct RopeConfig {
   double beta_fast = 32, beta_slow = 1;              // yarn
   double mscale = 0, mscale_all_dim = 0;             // yarn, DeepSeek's variant
   double attention_factor = 0;                       // 0: by the scaling's own rule
+  double attention_multiplier = 1;                   // on top of that rule (GGUF's attn_factor)
   bool truncate = true;                              // yarn: correction range to integers
   std::vector<double> short_factor, long_factor;     // longrope, [dims / 2]
   std::vector<double> frequency_factors;             // GGUF rope_freqs.weight, [dims / 2]
 };
 
 struct LayerConfig {
-  int window = 0;  // 0: global attention
-  int rope = -1;   // index into ModelConfig::ropes; -1: no rotation in this layer
+  int window = 0;             // 0: global attention
+  int rope = -1;              // index into ModelConfig::ropes; -1: no rotation in this layer
+  float attention_scale = 0;  // 0: ModelConfig::attention_scale (gpt2 may scale by 1 / layer)
 };
 
 // A decoder-only transformer as data: what differs between architectures is here, not in code.

@@ -20,17 +20,23 @@ struct KernelTable;
 struct MemoryPlan {
   size_t weight_bytes = 0;     // packed matrices, norms, biases
   size_t workspace_bytes = 0;  // activations of one step of max_rows rows, logit blocks, attention
-  size_t rope_bytes = 0;       // rotation tables for max_context positions
+  size_t rope_bytes = 0;       // rotations of the positions of one step
   size_t Total() const { return weight_bytes + workspace_bytes + rope_bytes; }
+  // Held beside the weights while loading only: one transposed matrix (gpt2 in Hugging Face form).
+  size_t load_scratch_bytes = 0;
+  // For people: "weights 94.0 MiB + step buffers 40.1 MiB + rotations 0.1 MiB = 134.2 MiB".
+  std::string ToString() const;
 };
 
 struct LoadOptions {
   Act act = Act::kInt8;
   int max_rows = 512;   // most rows of one step
-  int max_context = 0;  // most positions of one sequence; 0: the model's own
+  int max_context = 0;  // most positions of one sequence, at most the model's own; 0: that.
+                        // LongRoPE models choose their factors by it (model/rope_frequencies.h).
 };
 
-// The input of every linear layer passes here before it is used (calibration).
+// The input of every linear layer passes here before it is used (calibration). linear: "qkv",
+// "output", "gate_up" and "down" of a layer, and "head" of layer -1.
 class LinearTap {
  public:
   virtual ~LinearTap() = default;

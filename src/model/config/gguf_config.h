@@ -1,0 +1,15 @@
+#pragma once
+
+#include "base/result.h"
+#include "container/gguf.h"
+#include "model/config.h"
+#include "model/config/architecture.h"
+
+namespace nibble {
+
+// The configuration of a GGUF model: its metadata, and of its tensors only rope_freqs and
+// rope_factors_*. Errors name the key. The result has passed ValidateConfig; tied_embeddings and
+// parameters are still to be found from the tensors.
+Result<ModelConfig> ReadGgufConfig(const GgufFile& file, const Architecture& architecture);
+
+}  // namespace nibble

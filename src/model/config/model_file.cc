@@ -1,0 +1,132 @@
+#include "model/config/model_file.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "container/gguf.h"
+#include "container/json.h"
+#include "container/safetensors.h"
+#include "model/config/gguf_config.h"
+#include "model/config/hf_config.h"
+
+namespace nibble {
+
+namespace fs = std::filesystem;
+
+struct ModelFile::Impl {
+  std::optional<GgufFile> gguf;
+  std::optional<SafetensorsModel> safetensors;
+  ModelConfig config;
+  ModelTensors tensors;
+
+  const TensorSource& source() const { return gguf ? gguf->tensors() : safetensors->tensors(); }
+  Status ReadGguf();
+  Status ReadHf(const HfConfig& hf);
+  Status FindAll(const TensorRules& rules);
+};
+
+Status ModelFile::Impl::FindAll(const TensorRules& rules) {
+  NIBBLE_TRY(tensors, FindTensors(source(), config, rules));
+  config.tied_embeddings = !tensors.output.weight;
+  config.parameters = tensors.parameters;
+  return {};
+}
+
+Status ModelFile::Impl::ReadGguf() {
+  NIBBLE_RETURN_IF_ERROR(gguf->CheckIsModel());
+  NIBBLE_TRY(const std::string_view name, gguf->GetString("general.architecture"));
+  NIBBLE_TRY(const Architecture* architecture, FindArchitecture(name));
+  NIBBLE_TRY(config, ReadGgufConfig(*gguf, *architecture));
+  // attn_rot_embd holds the frequencies that the base gives anyway (llama.cpp skips it as well).
+  return FindAll({.naming = &architecture->gguf,
+                  .prefixes = {""},
+                  .ignored_prefixes = {},
+                  .ignored_suffixes = {"rope_freqs.weight", "rope_factors_long.weight",
+                                       "rope_factors_short.weight", "attn_rot_embd.weight"}});
+}
+
+Status ModelFile::Impl::ReadHf(const HfConfig& hf) {
+  config = hf.config;
+  // Base models are saved without the outer name, text and image models with one more.
+  TensorRules rules{.naming = &hf.architecture->hf,
+                    .prefixes = {"model.", "", "language_model.model.", "language_model.",
+                                 "model.language_model."},
+                    .ignored_prefixes = {"vision_tower.", "multi_modal_projector.",
+                                         "model.vision_tower.", "model.multi_modal_projector."},
+                    .ignored_suffixes = {".rotary_emb.inv_freq"},
+                    .tie = config.tied_embeddings,
+                    .tie_forbidden = hf.tie_given && !config.tied_embeddings};
+  if (config.learned_positions) {
+    rules.prefixes = {"transformer.", ""};
+    rules.ignored_suffixes = {".attn.bias", ".attn.masked_bias"};  // causal masks
+  }
+  return FindAll(rules);
+}
+
+namespace {
+
+// The folder of a Hugging Face model and what of it to open; nothing when the path is a GGUF file.
+struct HfPath {
+  fs::path folder;
+  fs::path weights;
+};
+
+Result<std::optional<HfPath>> FindHf(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return HfPath{.folder = path, .weights = path};
+  if (!fs::exists(path, error)) {
+    return BadInput("{}: no such file or folder", path.string());
+  }
+  if (path.extension() == ".safetensors" ||
+      path.filename().string().ends_with(".safetensors.index.json")) {
+    return HfPath{.folder = path.has_parent_path() ? path.parent_path() : ".", .weights = path};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<ModelFile> ModelFile::Open(const fs::path& path) {
+  auto impl = std::make_unique<Impl>();
+  NIBBLE_TRY(const std::optional<HfPath> hf_path, FindHf(path));
+  if (!hf_path) {
+    NIBBLE_TRY(impl->gguf, GgufFile::Open(path));
+    const Status status = impl->ReadGguf();
+    if (!status) return Within(path.string(), status.error());
+    return ModelFile(std::move(impl));
+  }
+  const fs::path config_path = hf_path->folder / "config.json";
+  std::error_code error;
+  if (!fs::exists(config_path, error)) {
+    return BadInput("{}: a Hugging Face model needs a config.json, and there is none",
+                    hf_path->folder.string());
+  }
+  // The largest published config.json has some kilobytes.
+  const JsonLimits limits{.max_bytes = size_t{4} << 20, .max_values = size_t{1} << 20};
+  NIBBLE_TRY(const JsonDocument document, JsonDocument::ReadFile(config_path.string(), limits));
+  auto hf = ReadHfConfig(document.root());
+  if (!hf) return Within(config_path.string(), hf.error());
+  NIBBLE_TRY(impl->safetensors, SafetensorsModel::Open(hf_path->weights));
+  const Status status = impl->ReadHf(*hf);
+  if (!status) return Within(path.string(), status.error());
+  return ModelFile(std::move(impl));
+}
+
+ModelFile::ModelFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ModelFile::ModelFile(ModelFile&&) noexcept = default;
+ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;
+ModelFile::~ModelFile() = default;
+
+const ModelConfig& ModelFile::config() const { return impl_->config; }
+const ModelTensors& ModelFile::tensors() const { return impl_->tensors; }
+const TensorSource& ModelFile::source() const { return impl_->source(); }
+bool ModelFile::is_gguf() const { return impl_->gguf.has_value(); }
+std::span<const MappedFile> ModelFile::files() const {
+  return impl_->gguf ? impl_->gguf->files() : impl_->safetensors->files();
+}
+uint64_t ModelFile::file_bytes() const {
+  return impl_->gguf ? impl_->gguf->file_bytes() : impl_->safetensors->file_bytes();
+}
+
+}  // namespace nibble

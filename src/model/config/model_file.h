@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "container/tensor_source.h"
+#include "model/config.h"
+#include "model/config/model_tensors.h"
+#include "platform/memory.h"
+
+namespace nibble {
+
+// A model on disk, understood but not loaded: its configuration and where its tensors lie in the
+// mapped files. Everything has been checked; nothing of the tensors' bytes has been read.
+class ModelFile {
+ public:
+  // A GGUF file (any shard of a split one), a Hugging Face folder, or a .safetensors file or
+  // .safetensors.index.json with config.json beside it. Errors name the file.
+  static Result<ModelFile> Open(const std::filesystem::path& path);
+  ModelFile(ModelFile&&) noexcept;
+  ModelFile& operator=(ModelFile&&) noexcept;
+  ~ModelFile();
+
+  const ModelConfig& config() const;
+  const ModelTensors& tensors() const;
+  const TensorSource& source() const;
+  // The mappings, by SourceTensor::file.
+  std::span<const MappedFile> files() const;
+  uint64_t file_bytes() const;
+  bool is_gguf() const;
+
+ private:
+  struct Impl;
+  explicit ModelFile(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nibble

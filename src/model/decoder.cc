@@ -1,0 +1,396 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "model/config/model_file.h"
+#include "model/rope_frequencies.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+#include "platform/cpu.h"
+#include "platform/thread_pool.h"
+
+namespace nibble {
+namespace {
+
+Gate KernelGate(GateKind kind) {
+  switch (kind) {
+    case GateKind::kSilu:
+      return Gate::kSilu;
+    case GateKind::kGeluTanh:
+      return Gate::kGeluTanh;
+    case GateKind::kGeluErf:
+      return Gate::kGeluErf;
+  }
+  return Gate::kSilu;
+}
+
+// Where a layer's keys and values lie in the groups of this step.
+struct LayerPlace {
+  int group = -1;
+  int slot = 0;
+};
+
+class PackedDecoder final : public Decoder {
+ public:
+  PackedDecoder(const ModelConfig& config, const LoadOptions& options, const KernelTable& kernels,
+                ThreadPool& pool)
+      : config_(config), options_(options), kernels_(kernels), pool_(pool) {}
+
+  Status Load(const ModelFile& file, const WorkspaceShape& shape, const MemoryPlan& plan);
+
+  const ModelConfig& config() const override { return config_; }
+  const MemoryPlan& plan() const override { return plan_; }
+  int max_rows() const override { return options_.max_rows; }
+  int max_context() const override { return options_.max_context; }
+  size_t WeightBytesPerStep() const override { return weights_.bytes_per_step; }
+  void SetTap(LinearTap* tap) override { tap_ = tap; }
+  void Forward(const RaggedBatch& batch, std::span<const KvGroup> groups,
+               LogitsSink& sink) override;
+
+ private:
+  using View = MatrixView<float>;
+
+  void Begin(const RaggedBatch& batch, std::span<const KvGroup> groups);
+  void FillRopes();
+  void Embed(std::span<const TokenId> tokens);
+  void RunLayer(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch);
+  void RunQkv(int layer);
+  void RunAttention(int layer);
+  void RunFfn(int layer);
+  void Head(std::span<const int> rows, LogitsSink& sink);
+
+  void PlaceSequences(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch);
+  void ApplyNorm(const PackedNorm& norm, MatrixView<const float> x, View y);
+  void Prepare(int layer, std::string_view name, MatrixView<const float> x,
+               std::span<const MatmulTask> tasks);
+  // hidden += linear(x), with a norm between where the model has one.
+  void AddToHidden(int layer, std::string_view name, const PackedLinear& linear,
+                   const PackedNorm& norm, MatrixView<const float> x);
+
+  View Rows(float* data, int cols) const { return DenseView(data, rows_, cols); }
+  View Hidden() const { return Rows(workspace_.hidden, config_.width); }
+  View Normed() const { return Rows(workspace_.normed, config_.width); }
+  View Query() const { return Rows(workspace_.query, config_.heads * config_.head_dim); }
+  View Key() const { return Rows(workspace_.key, config_.kv_heads * config_.head_dim); }
+  View Value() const { return Rows(workspace_.value, config_.kv_heads * config_.head_dim); }
+  View Context() const { return Rows(workspace_.context, config_.heads * config_.head_dim); }
+
+  ModelConfig config_;
+  LoadOptions options_;
+  const KernelTable& kernels_;
+  ThreadPool& pool_;
+  MemoryPlan plan_;
+  AlignedBuffer arena_;
+  ModelWeights weights_;
+  Workspace workspace_;
+  WorkspaceShape shape_;
+  std::vector<RopeFrequencies> ropes_;
+  LinearTap* tap_ = nullptr;
+
+  // Of the step that runs.
+  int rows_ = 0;
+  std::vector<Position> positions_;  // [rows]
+  std::vector<Position> rope_rows_;  // 0, 1, …: the step's rotations have a row per row
+  std::vector<LayerPlace> places_;   // [layers]
+  std::vector<AttentionSequence> sequences_;
+};
+
+Status PackedDecoder::Load(const ModelFile& file, const WorkspaceShape& shape,
+                           const MemoryPlan& plan) {
+  plan_ = plan;
+  shape_ = shape;
+  const auto allocate = [&]() -> Status {
+    NIBBLE_TRY(arena_, AlignedBuffer::Allocate(plan.weight_bytes));
+    NIBBLE_RETURN_IF_ERROR(workspace_.Reserve(config_, shape));
+    NIBBLE_TRY(weights_, PackWeights(file, arena_.as<std::byte>().first(plan.weight_bytes), pool_));
+    return {};
+  };
+  if (const Status status = allocate(); !status) {
+    Error error = status.error();
+    if (error.kind == ErrorKind::kNoRoom) error.message += fmt::format(" ({})", plan.ToString());
+    return std::unexpected(std::move(error));
+  }
+  for (const RopeConfig& rope : config_.ropes) {
+    ropes_.push_back(ComputeRopeFrequencies(rope, options_.max_context));
+  }
+  const auto rows = static_cast<size_t>(options_.max_rows);
+  positions_.resize(rows);
+  for (int i = 0; i < options_.max_rows; ++i) rope_rows_.emplace_back(i);
+  places_.resize(config_.layers.size());
+  sequences_.reserve(rows);
+  return {};
+}
+
+void PackedDecoder::Begin(const RaggedBatch& batch, std::span<const KvGroup> groups) {
+  rows_ = static_cast<int>(batch.tokens.size());
+  NIBBLE_CHECK(rows_ > 0 && rows_ <= options_.max_rows);
+  NIBBLE_CHECK(batch.sequences.size() <= batch.tokens.size());
+  sequences_.clear();
+  int next = 0;
+  for (const BatchSequence& sequence : batch.sequences) {
+    NIBBLE_CHECK(sequence.row_begin == next && sequence.rows > 0);
+    NIBBLE_CHECK(sequence.tables.size() == groups.size());
+    next += sequence.rows;
+    NIBBLE_CHECK(next <= rows_ && sequence.first.value() >= 0);
+    NIBBLE_CHECK(sequence.first.value() + sequence.rows <= options_.max_context);
+    for (int i = 0; i < sequence.rows; ++i) {
+      positions_[static_cast<size_t>(sequence.row_begin + i)] = sequence.first + i;
+    }
+    sequences_.push_back({.row_begin = sequence.row_begin,
+                          .rows = sequence.rows,
+                          .first = sequence.first,
+                          .kv = {}});
+  }
+  NIBBLE_CHECK(next == rows_);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (size_t slot = 0; slot < groups[g].layers.size(); ++slot) {
+      places_[static_cast<size_t>(groups[g].layers[slot])] = {.group = static_cast<int>(g),
+                                                              .slot = static_cast<int>(slot)};
+    }
+  }
+}
+
+void PackedDecoder::FillRopes() {
+  for (size_t r = 0; r < ropes_.size(); ++r) {
+    const RopeFrequencies& rope = ropes_[r];
+    const size_t pairs = rope.inv_freq.size();
+    const Workspace::RopeRows& out = workspace_.ropes[r];
+    pool_.ParallelFor(rows_, 16, [&](int64_t begin, int64_t end, int) {
+      for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
+        FillRopeRow(positions_[row], rope.inv_freq, rope.factor, out.cos + row * pairs,
+                    out.sin + row * pairs);
+      }
+    });
+  }
+}
+
+void PackedDecoder::Embed(std::span<const TokenId> tokens) {
+  const View hidden = Hidden();
+  pool_.ParallelFor(rows_, 4, [&](int64_t begin, int64_t end, int) {
+    for (int row = static_cast<int>(begin); row < end; ++row) {
+      const int id = tokens[static_cast<size_t>(row)].value();
+      NIBBLE_CHECK(id >= 0 && id < config_.vocabulary);
+      weights_.embedding.DecodeRow(id, hidden.row(row));
+    }
+  });
+  if (config_.embedding_scale != 1) Scale(kernels_, pool_, config_.embedding_scale, hidden);
+  if (!config_.learned_positions) return;
+  const View learned = Normed();
+  for (int row = 0; row < rows_; ++row) {
+    weights_.positions.DecodeRow(positions_[static_cast<size_t>(row)].value(), learned.row(row));
+  }
+  Add(kernels_, pool_, learned, hidden);
+}
+
+void PackedDecoder::PlaceSequences(int layer, std::span<const KvGroup> groups,
+                                   const RaggedBatch& batch) {
+  const LayerPlace place = places_[static_cast<size_t>(layer)];
+  NIBBLE_CHECK(place.group >= 0);
+  const KvGroup& group = groups[static_cast<size_t>(place.group)];
+  const size_t offset = group.layout.PieceBytes() * static_cast<size_t>(place.slot);
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    sequences_[i].kv = {.table = batch.sequences[i].tables[static_cast<size_t>(place.group)],
+                        .layer_offset = offset,
+                        .layout = group.layout};
+  }
+}
+
+void PackedDecoder::ApplyNorm(const PackedNorm& norm, MatrixView<const float> x, View y) {
+  if (config_.norm == NormKind::kLayer) {
+    LayerNorm(kernels_, pool_, x, norm.weight, norm.bias, config_.norm_eps, y);
+  } else {
+    RmsNorm(kernels_, pool_, x, norm.weight, config_.norm_eps, y);
+  }
+}
+
+void PackedDecoder::Prepare(int layer, std::string_view name, MatrixView<const float> x,
+                            std::span<const MatmulTask> tasks) {
+  if (tap_ != nullptr) tap_->Input(layer, name, x);
+  ActNeeds needs;
+  for (const MatmulTask& task : tasks) needs = needs | task.weights->Needs(options_.act);
+  workspace_.activations.Prepare(kernels_, pool_, x, needs);
+}
+
+void PackedDecoder::AddToHidden(int layer, std::string_view name, const PackedLinear& linear,
+                                const PackedNorm& norm, MatrixView<const float> x) {
+  const bool normed = config_.post_norms;
+  const std::array tasks = {MatmulTask{.weights = &linear.weight,
+                                       .y = normed ? Normed() : Hidden(),
+                                       .bias = linear.bias,
+                                       .accumulate = !normed}};
+  Prepare(layer, name, x, tasks);
+  Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
+  if (!normed) return;
+  ApplyNorm(norm, Normed(), Normed());
+  Add(kernels_, pool_, Normed(), Hidden());
+}
+
+void PackedDecoder::RunQkv(int layer) {
+  const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
+  const PackedLinear& q = weights[Linear::kQuery];
+  const PackedLinear& k = weights[Linear::kKey];
+  const PackedLinear& v = weights[Linear::kValue];
+  ApplyNorm(weights[Norm::kAttention], Hidden(), Normed());
+  const std::array tasks = {MatmulTask{.weights = &q.weight, .y = Query(), .bias = q.bias},
+                            MatmulTask{.weights = &k.weight, .y = Key(), .bias = k.bias},
+                            MatmulTask{.weights = &v.weight, .y = Value(), .bias = v.bias}};
+  Prepare(layer, "qkv", Normed(), tasks);
+  Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
+
+  if (config_.qk_norm) {
+    const View query = DenseView(workspace_.query, rows_ * config_.heads, config_.head_dim);
+    const View key = DenseView(workspace_.key, rows_ * config_.kv_heads, config_.head_dim);
+    ApplyNorm(weights[Norm::kQuery], query, query);
+    ApplyNorm(weights[Norm::kKey], key, key);
+  }
+  const int index = config_.layers[static_cast<size_t>(layer)].rope;
+  if (index < 0) return;
+  const auto rope = static_cast<size_t>(index);
+  const auto pairs = static_cast<int>(ropes_[rope].inv_freq.size());
+  if (pairs == 0) return;
+  const RopeTable table{.cos = Rows(workspace_.ropes[rope].cos, pairs),
+                        .sin = Rows(workspace_.ropes[rope].sin, pairs),
+                        .interleaved = config_.ropes[rope].interleaved};
+  const std::span<const Position> rows(rope_rows_.data(), static_cast<size_t>(rows_));
+  Rope(kernels_, pool_, table, rows, config_.heads, config_.head_dim, Query());
+  Rope(kernels_, pool_, table, rows, config_.kv_heads, config_.head_dim, Key());
+}
+
+void PackedDecoder::RunAttention(int layer) {
+  const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
+  Attention(kernels_, pool_, MakeAttentionShape(config_, layer), sequences_, Query(), Context(),
+            workspace_.attention);
+  AddToHidden(layer, "output", weights[Linear::kOutput], weights[Norm::kPostAttention], Context());
+}
+
+void PackedDecoder::RunFfn(int layer) {
+  const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
+  const PackedLinear& gate = weights[Linear::kGate];
+  const PackedLinear& up = weights[Linear::kUp];
+  const bool gated = config_.ffn == FfnKind::kGated;
+  const View inner = Rows(workspace_.gate, config_.ffn_width);
+  const View second = gated ? Rows(workspace_.up, config_.ffn_width) : View{};
+  ApplyNorm(weights[Norm::kFfn], Hidden(), Normed());
+  const std::array tasks = {
+      MatmulTask{.weights = &up.weight, .y = gated ? second : inner, .bias = up.bias},
+      MatmulTask{.weights = &gate.weight, .y = inner, .bias = gate.bias}};
+  const auto used = std::span(tasks).first(gated ? 2 : 1);
+  Prepare(layer, "gate_up", Normed(), used);
+  Matmul(kernels_, pool_, options_.act, workspace_.activations, used);
+  ApplyGate(kernels_, pool_, KernelGate(config_.gate), inner, second, inner);
+  AddToHidden(layer, "down", weights[Linear::kDown], weights[Norm::kPostFfn], inner);
+}
+
+void PackedDecoder::RunLayer(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch) {
+  RunQkv(layer);
+  PlaceSequences(layer, groups, batch);
+  WriteKv(kernels_, pool_, sequences_, Key(), Value());
+  // A chunk in the middle of a prompt needs no more than the last layer's keys and values.
+  const bool last = layer + 1 == static_cast<int>(config_.layers.size());
+  if (last && batch.logit_rows.empty()) return;
+  RunAttention(layer);
+  RunFfn(layer);
+}
+
+void PackedDecoder::Head(std::span<const int> rows, LogitsSink& sink) {
+  const PackedMatrix& head = weights_.head();
+  const auto block = static_cast<size_t>(shape_.logit_rows);
+  for (size_t first = 0; first < rows.size(); first += block) {
+    const auto count = static_cast<int>(std::min(block, rows.size() - first));
+    const View input = DenseView(workspace_.head, count, config_.width);
+    for (int i = 0; i < count; ++i) {
+      const int row = rows[first + static_cast<size_t>(i)];
+      NIBBLE_CHECK(row >= 0 && row < rows_);
+      std::memcpy(input.row(i), Hidden().row(row),
+                  static_cast<size_t>(config_.width) * sizeof(float));
+    }
+    ApplyNorm(weights_.output_norm, input, input);
+    const View logits = DenseView(workspace_.logits, count, config_.vocabulary);
+    const std::array tasks = {
+        MatmulTask{.weights = &head, .y = logits, .bias = weights_.output.bias}};
+    Prepare(-1, "head", input, tasks);
+    Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
+    if (config_.final_soft_cap > 0) SoftCap(kernels_, pool_, config_.final_soft_cap, logits);
+    sink.Rows(static_cast<int>(first), logits);
+  }
+}
+
+void PackedDecoder::Forward(const RaggedBatch& batch, std::span<const KvGroup> groups,
+                            LogitsSink& sink) {
+  Begin(batch, groups);
+  FillRopes();
+  Embed(batch.tokens);
+  for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
+    RunLayer(layer, groups, batch);
+  }
+  Head(batch.logit_rows, sink);
+}
+
+// The options with the model's context filled in.
+Result<LoadOptions> CheckOptions(const LoadOptions& options, const ModelConfig& config) {
+  constexpr int kMaxRows = 1 << 16;
+  if (options.max_rows < 1 || options.max_rows > kMaxRows) {
+    return BadInput("rows of one step: expected 1 to {}, found {}", kMaxRows, options.max_rows);
+  }
+  LoadOptions checked = options;
+  if (checked.max_context == 0) checked.max_context = config.context_length;
+  if (checked.max_context < 1 || checked.max_context > config.context_length) {
+    return BadInput("context: expected 1 to the model's {} positions, found {}",
+                    config.context_length, options.max_context);
+  }
+  return checked;
+}
+
+MemoryPlan MakePlan(const ModelFile& file, const WorkspaceShape& shape) {
+  const WeightSizes sizes = MeasureWeights(file);
+  return {.weight_bytes = sizes.arena_bytes,
+          .workspace_bytes = Workspace::Bytes(file.config(), shape),
+          .rope_bytes = Workspace::RopeBytes(file.config(), shape),
+          .load_scratch_bytes = sizes.scratch_bytes};
+}
+
+}  // namespace
+
+std::string MemoryPlan::ToString() const {
+  const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  return fmt::format(
+      "weights {:.1f} MiB + step buffers {:.1f} MiB + rotations {:.1f} MiB = {:.1f} "
+      "MiB",
+      mib(weight_bytes), mib(workspace_bytes), mib(rope_bytes), mib(Total()));
+}
+
+Result<MemoryPlan> Decoder::Plan(const std::filesystem::path& path, const LoadOptions& options,
+                                 const KernelTable& /*kernels*/, const ThreadPool& pool) {
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
+  NIBBLE_TRY(const LoadOptions checked, CheckOptions(options, file.config()));
+  return MakePlan(file, MakeWorkspaceShape(file.config(), file.tensors(), checked.act,
+                                           checked.max_rows, pool.size()));
+}
+
+Result<std::unique_ptr<Decoder>> Decoder::Load(const std::filesystem::path& path,
+                                               const LoadOptions& options,
+                                               const KernelTable& kernels, ThreadPool& pool) {
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
+  NIBBLE_TRY(const LoadOptions checked, CheckOptions(options, file.config()));
+  const WorkspaceShape shape =
+      MakeWorkspaceShape(file.config(), file.tensors(), checked.act, checked.max_rows, pool.size());
+  const MemoryPlan plan = MakePlan(file, shape);
+  const size_t memory = ReadTopology().memory_total;
+  if (memory > 0 && plan.Total() + plan.load_scratch_bytes > memory) {
+    return Fail(ErrorKind::kNoRoom, "{}: needs {}, and this machine grants {:.1f} MiB",
+                path.string(), plan.ToString(), static_cast<double>(memory) / (1 << 20));
+  }
+  auto decoder = std::make_unique<PackedDecoder>(file.config(), checked, kernels, pool);
+  const Status status = decoder->Load(file, shape, plan);
+  if (!status) return Within(path.string(), status.error());
+  return decoder;
+}
+
+}  // namespace nibble

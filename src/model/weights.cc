@@ -1,0 +1,173 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "platform/memory.h"
+#include "platform/thread_pool.h"
+
+namespace nibble {
+namespace {
+
+// dst[r][c] = src[c][first + r]: `rows` columns of a stored {cols, stride} tensor become rows.
+template <size_t kBytes>
+void TransposeColumns(const MatrixRef& ref, std::byte* dst, ThreadPool& pool) {
+  const auto stride = static_cast<size_t>(ref.tensor->cols());
+  const auto cols = static_cast<size_t>(ref.cols);
+  const std::byte* src = ref.tensor->bytes.data() + static_cast<size_t>(ref.first_row) * kBytes;
+  pool.ParallelFor(ref.rows, 16, [&](int64_t begin, int64_t end, int) {
+    for (size_t c = 0; c < cols; ++c) {
+      for (auto r = static_cast<size_t>(begin); r < static_cast<size_t>(end); ++r) {
+        std::memcpy(dst + (r * cols + c) * kBytes, src + (c * stride + r) * kBytes, kBytes);
+      }
+    }
+  });
+}
+
+// Walks all tensors in one order. Without an arena it only adds up, so that the plan and the
+// allocation cannot differ.
+class Packer {
+ public:
+  explicit Packer(const ModelFile& file) : file_(file), config_(file.config()) {}
+  Packer(const ModelFile& file, std::span<std::byte> arena, ThreadPool& pool)
+      : file_(file), config_(file.config()), arena_(arena), pool_(&pool) {}
+
+  Status Pack(ModelWeights& weights);
+  size_t used() const { return used_; }
+  size_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  Result<PackedMatrix> Matrix(const MatrixRef& ref);
+  Result<PackedMatrix> Transposed(const MatrixRef& ref, std::span<std::byte> dst);
+  const float* Vector(const VectorRef& ref, float add);
+  PackedNorm PackNorm(const NormRef& ref);
+  Status PackLinear(const LinearRef& ref, PackedLinear& linear);
+  std::span<std::byte> Take(size_t bytes);
+  void Drop(const SourceTensor& tensor, std::span<const std::byte> bytes) const;
+
+  const ModelFile& file_;
+  const ModelConfig& config_;
+  std::span<std::byte> arena_;
+  ThreadPool* pool_ = nullptr;
+  size_t used_ = 0;
+  size_t scratch_bytes_ = 0;
+};
+
+std::span<std::byte> Packer::Take(size_t bytes) {
+  const size_t begin = used_;
+  used_ += RoundUp<size_t>(bytes, 64);
+  if (pool_ == nullptr) return {};
+  NIBBLE_CHECK(used_ <= arena_.size());
+  return arena_.subspan(begin, bytes);
+}
+
+void Packer::Drop(const SourceTensor& tensor, std::span<const std::byte> bytes) const {
+  const std::span<const MappedFile> files = file_.files();
+  if (files.empty()) return;
+  const MappedFile& file = files[static_cast<size_t>(tensor.file)];
+  file.Drop(static_cast<size_t>(bytes.data() - file.bytes().data()), bytes.size());
+}
+
+Result<PackedMatrix> Packer::Transposed(const MatrixRef& ref, std::span<std::byte> dst) {
+  const Format format = *ref.tensor->format;
+  const auto element = static_cast<size_t>(TraitsOf(format).block_bytes);
+  const size_t bytes = static_cast<size_t>(ref.rows) * static_cast<size_t>(ref.cols) * element;
+  scratch_bytes_ = std::max(scratch_bytes_, bytes);
+  if (pool_ == nullptr) return PackedMatrix{};
+  NIBBLE_TRY(AlignedBuffer scratch, AlignedBuffer::Allocate(bytes));
+  if (element == 4) {
+    TransposeColumns<4>(ref, scratch.data(), *pool_);
+  } else if (element == 2) {
+    TransposeColumns<2>(ref, scratch.data(), *pool_);
+  } else {
+    TransposeColumns<1>(ref, scratch.data(), *pool_);
+  }
+  const std::span<const std::byte> rows(scratch.data(), bytes);
+  return PackedMatrix::Pack(format, ref.rows, ref.cols, rows, dst, *pool_);
+}
+
+Result<PackedMatrix> Packer::Matrix(const MatrixRef& ref) {
+  if (!ref) return PackedMatrix{};
+  const Format format = *ref.tensor->format;
+  const std::span<std::byte> dst = Take(PackedMatrix::Bytes(format, ref.rows, ref.cols));
+  if (ref.transposed) return Transposed(ref, dst);
+  if (pool_ == nullptr) return PackedMatrix{};
+  const size_t row_bytes = TraitsOf(format).RowBytes(static_cast<size_t>(ref.cols));
+  const std::span<const std::byte> rows = ref.tensor->bytes.subspan(
+      static_cast<size_t>(ref.first_row) * row_bytes, static_cast<size_t>(ref.rows) * row_bytes);
+  const PackedMatrix packed = PackedMatrix::Pack(format, ref.rows, ref.cols, rows, dst, *pool_);
+  Drop(*ref.tensor, rows);
+  return packed;
+}
+
+const float* Packer::Vector(const VectorRef& ref, float add) {
+  if (!ref) return nullptr;
+  const auto size = static_cast<size_t>(ref.size);
+  const std::span<std::byte> dst = Take(size * sizeof(float));
+  if (pool_ == nullptr) return nullptr;
+  const FormatTraits& traits = TraitsOf(*ref.tensor->format);
+  auto* values = reinterpret_cast<float*>(dst.data());
+  traits.decode(ref.tensor->bytes.data() + traits.RowBytes(static_cast<size_t>(ref.first)), values,
+                size);
+  for (size_t i = 0; i < size && add != 0; ++i) values[i] += add;
+  return values;
+}
+
+PackedNorm Packer::PackNorm(const NormRef& ref) {
+  const float* weight = Vector(ref.weight, config_.norm_plus_one ? 1.0F : 0.0F);
+  return {.weight = weight, .bias = Vector(ref.bias, 0)};
+}
+
+Status Packer::PackLinear(const LinearRef& ref, PackedLinear& linear) {
+  NIBBLE_TRY(linear.weight, Matrix(ref.weight));
+  linear.bias = Vector(ref.bias, 0);
+  return {};
+}
+
+Status Packer::Pack(ModelWeights& weights) {
+  const ModelTensors& tensors = file_.tensors();
+  NIBBLE_TRY(weights.positions, Matrix(tensors.positions));
+  const size_t before_embedding = used_;
+  NIBBLE_TRY(weights.embedding, Matrix(tensors.embedding));
+  const size_t embeddings = tensors.output.weight ? used_ : before_embedding;
+  weights.layers.resize(tensors.layers.size());
+  for (size_t i = 0; i < tensors.layers.size(); ++i) {
+    PackedLayer& layer = weights.layers[i];
+    for (size_t n = 0; n < kNorms; ++n) layer.norms[n] = PackNorm(tensors.layers[i].norms[n]);
+    for (size_t l = 0; l < kLinears; ++l) {
+      NIBBLE_RETURN_IF_ERROR(PackLinear(tensors.layers[i].linears[l], layer.linears[l]));
+    }
+  }
+  weights.output_norm = PackNorm(tensors.output_norm);
+  NIBBLE_RETURN_IF_ERROR(PackLinear(tensors.output, weights.output));
+  weights.bytes_per_step = used_ - embeddings;
+  return {};
+}
+
+}  // namespace
+
+WeightSizes MeasureWeights(const ModelFile& file) {
+  Packer packer(file);
+  ModelWeights ignored;
+  NIBBLE_CHECK(packer.Pack(ignored).has_value());  // nothing is allocated, so nothing can fail
+  return {.arena_bytes = packer.used(), .scratch_bytes = packer.scratch_bytes()};
+}
+
+Result<ModelWeights> PackWeights(const ModelFile& file, std::span<std::byte> arena,
+                                 ThreadPool& pool) {
+  Packer packer(file, arena, pool);
+  ModelWeights weights;
+  NIBBLE_RETURN_IF_ERROR(packer.Pack(weights));
+  NIBBLE_CHECK(packer.used() == arena.size());
+  return weights;
+}
+
+ActNeeds NeedsOf(Format format, Act act) {
+  const int group = act == Act::kF32 ? 0 : TraitsOf(format).activation_group;
+  return {.f32 = group == 0, .group32 = group == 32, .group256 = group == 256};
+}
+
+}  // namespace nibble

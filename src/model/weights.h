@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/activations.h"
+#include "kernels/matmul.h"
+#include "model/config/architecture.h"
+#include "model/config/model_file.h"
+
+namespace nibble {
+
+struct PackedLinear {
+  PackedMatrix weight;
+  const float* bias = nullptr;  // [rows] or none
+};
+
+struct PackedNorm {
+  const float* weight = nullptr;
+  const float* bias = nullptr;  // LayerNorm only
+};
+
+struct PackedLayer {
+  std::array<PackedLinear, kLinears> linears;
+  std::array<PackedNorm, kNorms> norms;
+  const PackedLinear& operator[](Linear linear) const {
+    return linears[static_cast<size_t>(linear)];
+  }
+  const PackedNorm& operator[](Norm norm) const { return norms[static_cast<size_t>(norm)]; }
+};
+
+// A model's weights in kernel order: views into one arena.
+struct ModelWeights {
+  PackedMatrix embedding;
+  PackedMatrix positions;
+  PackedLinear output;  // no weight: tied to the embedding
+  PackedNorm output_norm;
+  std::vector<PackedLayer> layers;
+  size_t bytes_per_step = 0;  // all but embedding rows
+
+  const PackedMatrix& head() const { return output.weight.empty() ? embedding : output.weight; }
+};
+
+struct WeightSizes {
+  size_t arena_bytes = 0;    // what PackWeights fills, to the byte
+  size_t scratch_bytes = 0;  // while loading: the largest transposed matrix (gpt2), else 0
+};
+WeightSizes MeasureWeights(const ModelFile& file);
+
+// Packs every tensor into the arena (arena_bytes, 64-byte aligned), tensor by tensor, each in
+// parallel, and gives the file's pages back behind itself.
+Result<ModelWeights> PackWeights(const ModelFile& file, std::span<std::byte> arena,
+                                 ThreadPool& pool);
+
+// The forms of its input that a matrix of this format asks for.
+ActNeeds NeedsOf(Format format, Act act);
+
+}  // namespace nibble
