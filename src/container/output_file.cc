@@ -1,0 +1,128 @@
+#include "container/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace nibble {
+namespace {
+
+std::string ErrnoText() { return std::generic_category().message(errno); }
+
+}  // namespace
+
+struct OutputFile::Impl {
+  std::filesystem::path path;
+  std::string temporary;
+  int descriptor = -1;
+  uint64_t position = 0;
+
+  ~Impl() {
+    if (descriptor >= 0) ::close(descriptor);
+    if (!temporary.empty()) ::unlink(temporary.c_str());
+  }
+  std::unexpected<Error> Failed(std::string_view what) const {
+    return IoError("{}: cannot {}: {}", path.string(), what, ErrnoText());
+  }
+};
+
+OutputFile::OutputFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+OutputFile::OutputFile(OutputFile&&) noexcept = default;
+OutputFile& OutputFile::operator=(OutputFile&&) noexcept = default;
+OutputFile::~OutputFile() = default;
+
+Result<OutputFile> OutputFile::Create(const std::filesystem::path& path) {
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  std::string temporary = path.string() + ".XXXXXX";
+  impl->descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (impl->descriptor < 0) return impl->Failed("create a file beside it");
+  impl->temporary = std::move(temporary);
+  // mkostemp makes the file private; give it the rights any new file gets.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  if (::fchmod(impl->descriptor, 0666 & ~mask) != 0) return impl->Failed("set permissions");
+  return OutputFile(std::move(impl));
+}
+
+Status OutputFile::Write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(impl_->descriptor, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return impl_->Failed("write");
+    bytes = bytes.subspan(static_cast<size_t>(count));
+    impl_->position += static_cast<uint64_t>(count);
+  }
+  return {};
+}
+
+Status OutputFile::WriteZeros(uint64_t count) {
+  constexpr std::array<std::byte, 4096> kZeros = {};
+  while (count > 0) {
+    const uint64_t piece = std::min<uint64_t>(count, kZeros.size());
+    NIBBLE_RETURN_IF_ERROR(Write(std::span(kZeros).first(piece)));
+    count -= piece;
+  }
+  return {};
+}
+
+uint64_t OutputFile::position() const { return impl_->position; }
+
+Status OutputFile::Commit() {
+  if (::fsync(impl_->descriptor) != 0) return impl_->Failed("sync");
+  if (::close(std::exchange(impl_->descriptor, -1)) != 0) return impl_->Failed("close");
+  if (::rename(impl_->temporary.c_str(), impl_->path.c_str()) != 0) return impl_->Failed("rename");
+  impl_->temporary.clear();
+  // The new name itself must survive a crash too.
+  const std::filesystem::path parent = impl_->path.parent_path();
+  const int folder = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY);
+  if (folder >= 0) {
+    ::fsync(folder);
+    ::close(folder);
+  }
+  return {};
+}
+
+TensorStream::TensorStream(OutputFile file, std::vector<uint64_t> sizes, uint64_t alignment)
+    : file_(std::move(file)), sizes_(std::move(sizes)), alignment_(alignment) {}
+
+// Steps over tensors that are whole, empty ones included.
+Status TensorStream::EndTensors() {
+  while (current_ < sizes_.size() && written_ == sizes_[current_]) {
+    NIBBLE_RETURN_IF_ERROR(file_.WriteZeros((alignment_ - written_ % alignment_) % alignment_));
+    ++current_;
+    written_ = 0;
+  }
+  return {};
+}
+
+Status TensorStream::Append(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    NIBBLE_RETURN_IF_ERROR(EndTensors());
+    if (current_ == sizes_.size()) {
+      return BadInput("{} bytes more than the {} tensors have", bytes.size(), sizes_.size());
+    }
+    const uint64_t piece = std::min<uint64_t>(bytes.size(), sizes_[current_] - written_);
+    NIBBLE_RETURN_IF_ERROR(file_.Write(bytes.first(piece)));
+    bytes = bytes.subspan(piece);
+    written_ += piece;
+  }
+  return EndTensors();
+}
+
+Status TensorStream::Finish() {
+  NIBBLE_RETURN_IF_ERROR(EndTensors());
+  if (current_ < sizes_.size()) {
+    return BadInput("tensor {} of {} has {} of {} bytes", current_, sizes_.size(), written_,
+                    sizes_[current_]);
+  }
+  return file_.Commit();
+}
+
+}  // namespace nibble

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace nibble {
+
+// A file written in pieces under a temporary name in its folder. Commit() syncs it and renames it;
+// without it nothing is left. A reader sees the old file or the whole new one.
+class OutputFile {
+ public:
+  static Result<OutputFile> Create(const std::filesystem::path& path);
+  OutputFile(OutputFile&&) noexcept;
+  OutputFile& operator=(OutputFile&&) noexcept;
+  ~OutputFile();
+
+  Status Write(std::span<const std::byte> bytes);
+  Status Write(std::string_view text) { return Write(std::as_bytes(std::span(text))); }
+  Status WriteZeros(uint64_t count);
+  uint64_t position() const;
+  Status Commit();
+
+ private:
+  struct Impl;
+  explicit OutputFile(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The data section of a model file: tensors of known sizes, one after the other, each padded to
+// the alignment.
+class TensorStream {
+ public:
+  TensorStream(OutputFile file, std::vector<uint64_t> sizes, uint64_t alignment);
+
+  // The next bytes of the current tensor; any number of calls per tensor. Error: more bytes than
+  // all tensors have.
+  Status Append(std::span<const std::byte> bytes);
+  // Error: a tensor is incomplete.
+  Status Finish();
+
+ private:
+  Status EndTensors();
+
+  OutputFile file_;
+  std::vector<uint64_t> sizes_;
+  uint64_t alignment_;
+  size_t current_ = 0;
+  uint64_t written_ = 0;  // of the current tensor
+};
+
+}  // namespace nibble
