@@ -1,0 +1,137 @@
+#include "kernels/matmul.h"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "kernels/activations_layout.h"
+#include "kernels/kernel_table.h"
+#include "kernels/matmul_kernels.h"
+#include "kernels/panel_layout.h"
+#include "platform/thread_pool.h"
+
+namespace nibble {
+namespace {
+
+// Runs of consecutive rows within one tile.
+std::vector<TokenRun> AllRows(int rows) {
+  std::vector<TokenRun> runs;
+  for (int row = 0; row < rows; row += kTokenTile) {
+    runs.push_back({row / kTokenTile, 0, std::min(kTokenTile, rows - row), row});
+  }
+  return runs;
+}
+
+std::vector<TokenRun> ListedRows(std::span<const int> rows) {
+  std::vector<TokenRun> runs;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int tile = rows[i] / kTokenTile;
+    const int index = rows[i] % kTokenTile;
+    if (!runs.empty() && runs.back().tile == tile &&
+        runs.back().first + runs.back().count == index) {
+      ++runs.back().count;
+    } else {
+      runs.push_back({tile, index, 1, static_cast<int>(i)});
+    }
+  }
+  return runs;
+}
+
+// Units of work of all tasks in one row: unit u of a task is panels [u · step, (u + 1) · step).
+struct WorkItem {
+  MatmulJob job;
+  PanelFn fn;
+  int panels;
+  int step;
+  int first_unit;
+  int units() const { return CeilDiv(panels, step); }
+};
+
+// Few tokens: the time is that of reading the weights, so that a unit should be long enough for
+// prefetching and short enough to balance. Many tokens: two panels share an unpacked tile.
+constexpr int kManyTokens = 8;
+constexpr size_t kUnitBytes = size_t{64} << 10;
+
+int StepOf(const MatmulJob& job, int tokens) {
+  if (tokens > kManyTokens) return 2;
+  const size_t panels = std::max<size_t>(1, kUnitBytes / std::max<size_t>(1, job.panel_bytes));
+  return static_cast<int>(RoundUp<size_t>(panels, 2));
+}
+
+void RunUnit(const std::vector<WorkItem>& items, int unit) {
+  for (const WorkItem& item : items) {
+    if (unit >= item.first_unit + item.units()) continue;
+    const int begin = (unit - item.first_unit) * item.step;
+    item.fn(item.job, begin, std::min(begin + item.step, item.panels));
+    return;
+  }
+}
+
+MatmulJob MakeJob(const MatmulTask& task, Act act, const ActivationBlock& x,
+                  std::span<const TokenRun> runs) {
+  const PackedMatrix& w = *task.weights;
+  const PanelLayout layout = PanelLayoutOf(w.format());
+  const MatrixView<const float> floats = x.floats();
+  NIBBLE_CHECK(w.cols() == floats.cols);
+  MatmulJob job{};
+  job.weights = reinterpret_cast<const uint8_t*>(w.bytes().data());
+  job.format = w.format();
+  job.rows = w.rows();
+  job.cols = w.cols();
+  job.panel_bytes =
+      static_cast<size_t>(w.cols() / layout.block) * static_cast<size_t>(layout.chunk_bytes);
+  job.y = task.y.data;
+  job.y_stride = task.y.stride;
+  job.bias = task.bias;
+  job.accumulate = task.accumulate;
+  const ActNeeds needs = w.Needs(act);
+  if (!needs.f32) job.q = ActivationAccess::Rows(x, needs.group32 ? 32 : 256);
+  job.x = floats.data;
+  job.x_stride = floats.stride;
+  job.runs = runs.data();
+  job.run_count = static_cast<int>(runs.size());
+  return job;
+}
+
+}  // namespace
+
+void Matmul(const KernelTable& kernels, ThreadPool& pool, Act act, const ActivationBlock& x,
+            std::span<const MatmulTask> tasks, std::span<const int> token_rows) {
+  const std::vector<TokenRun> runs =
+      token_rows.empty() ? AllRows(x.floats().rows) : ListedRows(token_rows);
+  if (runs.empty()) return;
+  const int tokens = runs.back().y_row + runs.back().count;
+
+  std::vector<WorkItem> items;
+  items.reserve(tasks.size());
+  int units = 0;
+  for (const MatmulTask& task : tasks) {
+    if (task.weights->empty()) continue;
+    NIBBLE_CHECK(task.y.rows >= tokens && task.y.cols == task.weights->rows());
+    WorkItem item{};
+    item.job = MakeJob(task, act, x, runs);
+    const auto format = static_cast<size_t>(item.job.format);
+    item.fn =
+        task.weights->Needs(act).f32 ? kernels.matmul->f32[format] : kernels.matmul->int8[format];
+    item.panels = CeilDiv(item.job.rows, kPanelRows);
+    item.step = StepOf(item.job, tokens);
+    item.first_unit = units;
+    units += item.units();
+    items.push_back(item);
+  }
+  if (pool.size() == 1 || units == 1) {
+    for (int unit = 0; unit < units; ++unit) RunUnit(items, unit);
+    return;
+  }
+  std::atomic<int> next{0};
+  pool.Run([&](int) {
+    for (int unit = next.fetch_add(1, std::memory_order_relaxed); unit < units;
+         unit = next.fetch_add(1, std::memory_order_relaxed)) {
+      RunUnit(items, unit);
+    }
+  });
+}
+
+}  // namespace nibble

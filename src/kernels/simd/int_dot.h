@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/panel_layout.h"
+#include "kernels/simd/lanes.h"
+
+// Integer dot product of one scale group (16 or 32 depths) of 16 rows with one token: exact, so the
+// same number on every instruction set.
+//
+// The weight operand is unsigned with an offset z = 2^kLog2Zero (kernels/panel_layout.h); the
+// correction −z · Σa is the accumulator's first value. Activations are within ±127.
+//
+// With byte multiply-adds only (vpmaddubsw: pairs of u8 × i8, saturating at ±32,767), sums of
+// `kSteps16` steps stay in 16 bits before they are widened. A step adds one pair product of at most
+// 2 · u · 127 to a lane:
+//   u ≤ 15: 8 steps, 30,480.   u ≤ 31: 4 steps, 31,496.   u ≤ 63: 2 steps, 32,004.
+//   u ≤ 255 would saturate in one (64,770), so codes with z = 128 go signed: |w| ≤ 128 times the
+//   activation with w's sign, 32,512, one step.
+namespace nibble::NIBBLE_ISA_NS {
+namespace {
+
+// kMaxCode: the largest unsigned operand, one of 15, 31, 63, 255 (255 means z = 128).
+template <int kMaxCode, int kLog2Zero>
+struct GroupDot {
+  static constexpr bool kBytes = kMaxCode > 127;
+#if defined(NIBBLE_DOT_VNNI)
+  static constexpr bool kCorrect = kLog2Zero >= 0;
+#else
+  static constexpr bool kCorrect = kLog2Zero >= 0 && !kBytes;
+#endif
+  static constexpr int kSteps16 = kMaxCode <= 15 ? 8 : kMaxCode <= 31 ? 4 : kMaxCode <= 63 ? 2 : 1;
+
+  I32x16 sum;
+  I32x16 part;  // 16-bit sums
+
+  NIBBLE_INLINE GroupDot Start(int32_t neg_sum) {
+    GroupDot dot;
+    dot.sum = kCorrect ? ShiftLeftI(SplatI(neg_sum), kCorrect ? kLog2Zero : 0) : ZeroI();
+    return dot;
+  }
+
+  // Step i of n; a: four activation bytes.
+  __attribute__((always_inline)) void Step(int i, int n, U8x64 w, int32_t a) {
+#if defined(NIBBLE_DOT_VNNI)
+    (void)i;
+    (void)n;
+    sum = DotU8I8(sum, w, a);
+#elif defined(NIBBLE_DOT_SIGNED)
+    (void)i;
+    (void)n;
+    sum = DotI8I8(sum, kBytes ? FlipTopBit(w) : w, a);
+#else
+    if constexpr (kBytes) {
+      sum = AddI(sum, WidenPairs(MaddI8I8(FlipTopBit(w), a)));
+    } else {
+      const I32x16 product = MaddU8I8(w, a);
+      part = i % kSteps16 == 0 ? product : Add16(part, product);
+      if (i % kSteps16 == kSteps16 - 1 || i == n - 1) sum = AddI(sum, WidenPairs(part));
+    }
+#endif
+  }
+};
+
+}  // namespace
+}  // namespace nibble::NIBBLE_ISA_NS

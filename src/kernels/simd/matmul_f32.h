@@ -1,0 +1,178 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/matmul_kernels.h"
+#include "kernels/panel_layout.h"
+#include "kernels/simd/finish.h"
+#include "kernels/simd/panel_unpack.h"
+
+// act=f32: weights are decoded exactly to [depth][16 rows] in scratch, then multiplied with four
+// partial chains over the depth modulo 4, as the scalar twin fixes it.
+#define NIBBLE_UNROLL _Pragma("GCC unroll 16")
+
+namespace nibble::NIBBLE_ISA_NS {
+namespace {
+
+constexpr int kF32SliceDepth = 256;
+constexpr int kF32BlockTokens = 64;
+constexpr int kChains = 4;
+
+// Byte c of each lane.
+NIBBLE_INLINE I32x16 ByteOf(I32x16 word, int c) {
+  return AndI(c == 0 ? word : ShiftRightI(word, 8 * c), SplatI(0xff));
+}
+
+// out [block depths][16] of one chunk of a block format.
+template <Format F>
+void DecodeBlockChunk(const uint8_t* chunk, float* out) {
+  constexpr PanelLayout kLayout = PanelLayoutOf(F);
+  const Side<kLayout.side> side(chunk + kLayout.code_bytes());
+  for (int g = 0; g < kLayout.block / 32; ++g) {
+    NIBBLE_UNROLL for (int s = 0; s < 8; ++s) {
+      const int group = (g * 32 + s * 4) / kLayout.group;
+      const F32x16 scale = side.Scale(group);
+      F32x16 min = ZeroF();
+      if constexpr (kLayout.side == SideKind::kF16Min) min = side.Min();
+      if constexpr (kLayout.side == SideKind::kK6Min || kLayout.side == SideKind::kK4Min) {
+        min = Mul(ToFloat(WidenU8(side.mins + 16 * group)), side.neg_dmin);
+      }
+      const I32x16 codes =
+          AsI32(UnpackStep<kLayout.planes, kLayout.table>(chunk + g * kLayout.group32_bytes(), s));
+      NIBBLE_UNROLL for (int c = 0; c < 4; ++c) {
+        I32x16 value = ByteOf(codes, c);
+        if constexpr (kLayout.log2_zero >= 0) value = SubI(value, SplatI(kLayout.zero()));
+        // The product is exact, so that the sum rounds once, as in the format's definition.
+        const F32x16 product = Mul(ToFloat(value), scale);
+        StoreF(out + (g * 32 + s * 4 + c) * 16, kLayout.has_min() ? Add(product, min) : product);
+      }
+    }
+  }
+}
+
+// FP8 by exact bit moves: E5M2 is the top of an f16; E4M3's exponent and mantissa moved into a
+// float are the value times 2^-120. Its NaN is 0x7f.
+NIBBLE_INLINE F32x16 FloatOfE4M3(const uint8_t* p) {
+  const I32x16 code = WidenU8(p);
+  const I32x16 magnitude = AndI(code, SplatI(0x7f));
+  const I32x16 sign = ShiftLeftI(AndI(code, SplatI(0x80)), 24);
+  const F32x16 value = Mul(BitsF(OrI(ShiftLeftI(magnitude, 20), sign)), SplatF(0x1p120f));
+  const I32x16 is_nan = SelectEqual(magnitude, SplatI(0x7f), SplatI(0x7fc00000), SplatI(0));
+  return BitsF(OrI(AsBits(value), is_nan));
+}
+
+template <Format F>
+NIBBLE_INLINE F32x16 LoadWeights16(const uint8_t* p) {
+  if constexpr (F == Format::kF32) return LoadF(reinterpret_cast<const float*>(p));
+  if constexpr (F == Format::kF16) return LoadF16(p);
+  if constexpr (F == Format::kBF16) return BitsF(ShiftLeftI(WidenU16(p), 16));
+  if constexpr (F == Format::kF8E4M3) return FloatOfE4M3(p);
+  if constexpr (F == Format::kF8E5M2) {
+    alignas(64) uint8_t halves[32];
+    for (int i = 0; i < 16; ++i) {
+      halves[2 * i] = 0;
+      halves[2 * i + 1] = p[i];
+    }
+    return LoadF16(halves);
+  }
+}
+
+// out [depth][16]: `depth` depths from chunk `chunk` on.
+template <Format F>
+__attribute__((noinline)) void DecodeSlice(const uint8_t* chunk, int depth, float* out) {
+  constexpr PanelLayout kLayout = PanelLayoutOf(F);
+  if constexpr (kLayout.planes == CodePlanes::kFloat) {
+    for (int k = 0; k < depth; ++k) {
+      StoreF(out + k * 16, LoadWeights16<F>(chunk + k * kLayout.chunk_bytes));
+    }
+  } else {
+    for (int k = 0; k < depth; k += kLayout.block, chunk += kLayout.chunk_bytes) {
+      DecodeBlockChunk<F>(chunk, out + k * 16);
+    }
+  }
+}
+
+// acc [T][4 chains][16] += w [depth][16] · x, T tokens one chain at a time: T sums in registers.
+template <int T>
+void AddFloatTile(const float* w, int depth, const float* x, ptrdiff_t x_stride, float* acc) {
+  for (int c = 0; c < kChains; ++c) {
+    F32x16 sums[T];
+    NIBBLE_UNROLL for (int t = 0; t < T; ++t) sums[t] = LoadF(acc + (t * kChains + c) * 16);
+    for (int k = c; k < depth; k += kChains) {
+      const F32x16 wk = LoadF(w + k * 16);
+      NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
+        sums[t] = Fma(wk, SplatF(x[t * x_stride + k]), sums[t]);
+      }
+    }
+    NIBBLE_UNROLL for (int t = 0; t < T; ++t) StoreF(acc + (t * kChains + c) * 16, sums[t]);
+  }
+}
+
+// The same for one token, all four chains at once.
+inline void AddFloatRow(const float* w, int depth, const float* x, float* acc) {
+  F32x16 sums[kChains];
+  NIBBLE_UNROLL for (int c = 0; c < kChains; ++c) sums[c] = LoadF(acc + c * 16);
+  int k = 0;
+  for (; k + kChains <= depth; k += kChains) {
+    NIBBLE_UNROLL for (int c = 0; c < kChains; ++c) {
+      sums[c] = Fma(LoadF(w + (k + c) * 16), SplatF(x[k + c]), sums[c]);
+    }
+  }
+  NIBBLE_UNROLL for (int c = 0; c < kChains; ++c) {
+    if (k + c < depth) sums[c] = Fma(LoadF(w + (k + c) * 16), SplatF(x[k + c]), sums[c]);
+    StoreF(acc + c * 16, sums[c]);
+  }
+}
+
+template <int kMax>
+void AddFloatTokens(const float* w, int depth, const float* x, ptrdiff_t x_stride, int count,
+                    float* acc) {
+  int t = 0;
+  for (; t + kMax <= count; t += kMax) {
+    AddFloatTile<kMax>(w, depth, x + t * x_stride, x_stride, acc + t * kChains * 16);
+  }
+  for (; t < count; ++t) AddFloatRow(w, depth, x + t * x_stride, acc + t * kChains * 16);
+}
+
+// (chain 0 + chain 1) + (chain 2 + chain 3), into the place of chain 0.
+inline void JoinChains(float* acc) {
+  const F32x16 low = Add(LoadF(acc), LoadF(acc + 16));
+  const F32x16 high = Add(LoadF(acc + 32), LoadF(acc + 48));
+  StoreF(acc, Add(low, high));
+}
+
+template <Format F>
+void F32Panels(const MatmulJob& job, int begin, int end) {
+  constexpr PanelLayout kLayout = PanelLayoutOf(F);
+  constexpr int kBlockRuns = kF32BlockTokens / kTokenTile;
+  constexpr int kTokenFloats = kChains * 16;
+  alignas(64) float w[kF32SliceDepth * 16];
+  alignas(64) float acc[kF32BlockTokens * kTokenFloats];
+  for (int panel = begin; panel < end; ++panel) {
+    const uint8_t* weights = job.weights + static_cast<size_t>(panel) * job.panel_bytes;
+    for (int block = 0; block < job.run_count; block += kBlockRuns) {
+      const int runs = job.run_count - block < kBlockRuns ? job.run_count - block : kBlockRuns;
+      for (int i = 0; i < runs * kTokenTile * kTokenFloats; ++i) acc[i] = 0;
+      for (int slice = 0; slice < job.cols; slice += kF32SliceDepth) {
+        const int left = job.cols - slice;
+        const int depth = left < kF32SliceDepth ? left : kF32SliceDepth;
+        DecodeSlice<F>(weights + static_cast<size_t>(slice / kLayout.block) * kLayout.chunk_bytes,
+                       depth, w);
+        for (int i = 0; i < runs; ++i) {
+          const TokenRun& run = job.runs[block + i];
+          const float* x = job.x + (run.tile * kTokenTile + run.first) * job.x_stride + slice;
+          AddFloatTokens<kFloatTileTokens>(w, depth, x, job.x_stride, run.count,
+                                           acc + i * kTokenTile * kTokenFloats);
+        }
+      }
+      for (int i = 0; i < runs; ++i) {
+        float* sums = acc + i * kTokenTile * kTokenFloats;
+        for (int t = 0; t < job.runs[block + i].count; ++t) JoinChains(sums + t * kTokenFloats);
+        FinishPanel(job, panel, job.runs[block + i], sums, kTokenFloats);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nibble::NIBBLE_ISA_NS

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "kernels/matmul_kernels.h"
+
+// Pieces of one instruction set's MatmulKernels row, compiled apart so that no source takes long.
+namespace nibble::NIBBLE_ISA_NS {
+
+void AddBlockKernels(MatmulKernels& kernels);  // int8, blocks of 32
+void AddSuperKernels(MatmulKernels& kernels);  // int8, k-quants, IQ4_XS, NVFP4
+void AddFloatKernels(MatmulKernels& kernels);  // act=f32, all formats
+void AddQuantiser(MatmulKernels& kernels);
+
+}  // namespace nibble::NIBBLE_ISA_NS
