@@ -113,6 +113,7 @@ def write_model(model, tokenizer, out):
     out.mkdir(parents=True, exist_ok=True)
     model.config.use_cache = True
     model.save_pretrained(out)
+    (out / "model.safetensors").chmod(0o644)
     tokenizer.save(str(out / "tokenizer.json"))
     (out / "tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": BLOCK,
