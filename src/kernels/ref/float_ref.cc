@@ -113,7 +113,7 @@ void RopeInterleaved(const RopeRow& row, float* x) {
 float Max(const float* x, int n) {
   float best = -std::numeric_limits<float>::infinity();
   for (int i = 0; i < n; ++i) best = x[i] > best ? x[i] : best;
-  return best;
+  return best + 0.0F;  // never -0, whatever order the lanes were compared in
 }
 
 // Blocks of 1,024 elements are summed in float lanes and the tree, blocks in double: the relative

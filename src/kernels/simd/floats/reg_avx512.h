@@ -1,0 +1,76 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace nibble::NIBBLE_ISA_NS {
+namespace {
+
+using Reg = __m512;
+using Mask = __mmask16;
+constexpr int kWidth = 16;
+// Register block of attention: rows × registers of accumulators.
+constexpr int kTileRows = 8;
+constexpr int kTileRegs = 2;
+
+NIBBLE_INLINE Mask FirstN(int n) { return static_cast<Mask>((1U << n) - 1U); }
+
+NIBBLE_INLINE Reg Set(float x) { return _mm512_set1_ps(x); }
+NIBBLE_INLINE Reg Load(const float* p) { return _mm512_loadu_ps(p); }
+NIBBLE_INLINE Reg Load(const uint16_t* p) {  // f16
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+NIBBLE_INLINE Reg LoadN(const float* p, int n) { return _mm512_maskz_loadu_ps(FirstN(n), p); }
+NIBBLE_INLINE Reg LoadN(const uint16_t* p, int n) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(FirstN(n), p));
+}
+NIBBLE_INLINE void Store(float* p, Reg v) { _mm512_storeu_ps(p, v); }
+NIBBLE_INLINE void StoreN(float* p, Reg v, int n) { _mm512_mask_storeu_ps(p, FirstN(n), v); }
+NIBBLE_INLINE Reg KeepN(Reg v, int n) { return _mm512_maskz_mov_ps(FirstN(n), v); }
+
+NIBBLE_INLINE Reg Add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
+NIBBLE_INLINE Reg Sub(Reg a, Reg b) { return _mm512_sub_ps(a, b); }
+NIBBLE_INLINE Reg Mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
+NIBBLE_INLINE Reg Div(Reg a, Reg b) { return _mm512_div_ps(a, b); }
+NIBBLE_INLINE Reg Fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
+// a > b ? a : b, so b where either is NaN.
+NIBBLE_INLINE Reg Max(Reg a, Reg b) { return _mm512_max_ps(a, b); }
+// a < b ? a : b
+NIBBLE_INLINE Reg Min(Reg a, Reg b) { return _mm512_min_ps(a, b); }
+
+NIBBLE_INLINE Reg Negate(Reg a) { return _mm512_xor_ps(a, Set(-0.0F)); }
+NIBBLE_INLINE Reg Abs(Reg a) { return _mm512_andnot_ps(Set(-0.0F), a); }
+NIBBLE_INLINE Reg CopySign(Reg magnitude, Reg sign) {
+  const __m512i bit = _mm512_set1_epi32(INT32_MIN);  // (bit & sign) | (~bit & magnitude)
+  return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(bit, _mm512_castps_si512(sign),
+                                                       _mm512_castps_si512(magnitude), 0xca));
+}
+NIBBLE_INLINE Mask Less(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+NIBBLE_INLINE Reg Select(Mask m, Reg yes, Reg no) { return _mm512_mask_blend_ps(m, no, yes); }
+NIBBLE_INLINE bool AnyMore(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
+NIBBLE_INLINE uint32_t BitsAtLeast(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+
+// p · 2^n, where n stands in the low bits of t.
+NIBBLE_INLINE Reg Scale2(Reg p, Reg t) {
+  return _mm512_castsi512_ps(
+      _mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+}
+NIBBLE_INLINE Reg SwapPairs(Reg a) { return _mm512_permute_ps(a, 0xb1); }
+
+// The tree over the lanes of a register: i and i + 8, then 4, 2, 1.
+NIBBLE_INLINE float TreeSum(Reg a) {
+  const __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+  __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+  c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+  return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+NIBBLE_INLINE float TreeMax(Reg a) {
+  const __m256 b = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+  __m128 c = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+  c = _mm_max_ps(c, _mm_movehl_ps(c, c));
+  return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+}  // namespace
+}  // namespace nibble::NIBBLE_ISA_NS
