@@ -11,10 +11,18 @@ MAX_LINES = 800
 MAX_BYTES = 4_000_000
 
 
+def source_files():
+    """What git tracks, or, outside a repository, everything but the build folder."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
+    if listed.returncode == 0:
+        return listed.stdout.decode().split("\0")
+    paths = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
+    return [str(path) for path in paths if path.parts[0] != "build"]
+
+
 def main():
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
     problems = 0
-    for name in listed.stdout.decode().split("\0"):
+    for name in source_files():
         path = ROOT / name
         if not name or not path.is_file():
             continue

@@ -4,7 +4,7 @@
 A folder that holds ctest.xml (ctest --output-junit) has one entry per test program; where the
 program left a GoogleTest report in gtest/ beside it, its cases are counted instead, and likewise
 what Python's unittest says it ran. A program that crashed or ran out of time counts as one failure
-more.
+more. A stage of ./check (file "stages") counts as one test, unless its own tests speak for it.
 """
 
 import collections
@@ -61,10 +61,27 @@ def count_ctest(report):
     return counts
 
 
+def count_stages(folder):
+    counts = collections.Counter()
+    try:
+        lines = (folder / "stages").read_text().splitlines()
+    except OSError:
+        return counts
+    for line in lines:
+        stage, outcome = line.split()
+        report = folder / ("release" if stage == "test" else stage) / "ctest.xml"
+        own = count_ctest(report) if report.exists() else collections.Counter()
+        if not own or (outcome == "failed" and not own["failed"]):
+            counts[outcome] += 1
+    return counts
+
+
 def main():
     counts = collections.Counter()
-    for report in sorted(pathlib.Path(sys.argv[1]).rglob("ctest.xml")):
+    folder = pathlib.Path(sys.argv[1])
+    for report in sorted(folder.rglob("ctest.xml")):
         counts += count_ctest(report)
+    counts += count_stages(folder)
     print(f"{counts['passed']} passed, {counts['failed']} failed"
           + (f", {counts['skipped']} skipped" if counts["skipped"] else ""))
     return 0
