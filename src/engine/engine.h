@@ -18,7 +18,7 @@ class Tokenizer;
 struct EngineOptions {
   int threads = 0;  // 0: affinity and cgroup quota decide
   Act act = Act::kInt8;
-  KvFormats kv;
+  KvFormats kv = {};
   // Most tokens of one request, prompt and answer together. 0: the model's own, or less when the
   // memory that is left does not hold so many.
   int max_context = 0;
@@ -40,12 +40,13 @@ struct EnginePlan {
   int max_context = 0;  // tokens of one request
   int kv_tokens = 0;    // tokens that all pages of the global layers hold together
   size_t kv_bytes_per_token = 0;
+  int fitting_context = 0;  // most tokens that the available memory holds, up to the one asked for
 
   size_t Total() const {
     return model.Total() + kv_bytes + sampler_bytes + tokenizer_bytes + process_bytes;
   }
   bool Fits() const { return Total() <= available_bytes; }
-  std::string Describe() const;  // a few lines for people
+  std::string Describe() const;  // one line for people: every part and the sum
 };
 
 // A snapshot of what the engine has done so far.

@@ -32,6 +32,7 @@ class EventStream : public EventSink {
 
  private:
   void Push(Event event, bool finish);
+  std::optional<Event> Pop();  // with mutex_ held
 
   mutable std::mutex mutex_;
   std::condition_variable ready_;

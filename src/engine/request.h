@@ -38,16 +38,16 @@ struct SamplingParams {
   uint64_t seed = 0;  // same seed, choice and prompt: same answer
 };
 
-// One question to the engine.
+// One question to the engine. (Empty initialisers here allow designated ones without warnings.)
 struct Request {
-  std::vector<TokenId> prompt;  // at least one id
-  int max_tokens = -1;          // 0: compute the prompt only; -1: until the context is full
-  SamplingParams sampling;
-  std::vector<std::string> stop;  // the answer ends before the first of these texts
-  bool ignore_end = false;        // go on behind end-of-text tokens
-  bool show_special = false;      // texts of control tokens are part of the answer
-  int priority = 0;               // >= 0; lower values are admitted first
-  int n = 1;                      // answers to the same prompt, told apart by `choice`
+  std::vector<TokenId> prompt = {};  // at least one id
+  int max_tokens = -1;               // 0: compute the prompt only; -1: until the context is full
+  SamplingParams sampling = {};
+  std::vector<std::string> stop = {};  // the answer ends before the first of these texts
+  bool ignore_end = false;             // go on behind end-of-text tokens
+  bool show_special = false;           // texts of control tokens are part of the answer
+  int priority = 0;                    // >= 0; lower values are admitted first
+  int n = 1;                           // answers to the same prompt, told apart by `choice`
   // Log-probabilities per generated token: -1 none, 0 the token's own, k > 0 the k most probable
   // as well. Of the model's logits, before any sampler.
   int logprobs = -1;

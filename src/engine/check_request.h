@@ -1,0 +1,18 @@
+#pragma once
+
+#include "base/result.h"
+#include "engine/request.h"
+
+namespace nibble {
+
+// Bounds of a request, beside those of CheckSampling.
+inline constexpr int kMostChoices = 1024;
+inline constexpr int kMostLogprobs = 1000;
+inline constexpr size_t kMostStops = 64;
+inline constexpr size_t kMostStopBytes = 4096;
+
+// Everything about a request that can be wrong by itself: kBadInput names the field, what was
+// expected and what was found.
+Status CheckRequest(const Request& request, int vocabulary, int max_context);
+
+}  // namespace nibble

@@ -1,0 +1,138 @@
+#include "engine/engine.h"
+
+#include <system_error>
+#include <utility>
+
+#include "engine/cpu_executor.h"
+#include "engine/engine_core.h"
+#include "engine/engine_thread.h"
+#include "engine/model_tokenizer.h"
+#include "engine/plan.h"
+#include "kernels/kernel_table.h"
+#include "kv/storage/kv_storage.h"
+#include "model/config/model_file.h"
+#include "platform/clock.h"
+#include "platform/cpu.h"
+#include "platform/thread_pool.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nibble {
+namespace {
+
+// Everything that is decided before anything is loaded.
+struct Prepared {
+  std::unique_ptr<ThreadPool> pool;
+  const KernelTable* kernels = nullptr;
+  LoadOptions load;
+  PlannedPools pools;
+};
+
+Result<Prepared> Prepare(const std::filesystem::path& path, const EngineOptions& options) {
+  NIBBLE_RETURN_IF_ERROR(CheckOptions(options));
+  NIBBLE_TRY(const Isa isa, ChooseIsa());
+  const CpuTopology topology = ReadTopology();
+  const int threads = options.threads > 0 ? options.threads : topology.threads;
+  Prepared prepared;
+  prepared.kernels = &KernelsFor(isa);
+  prepared.load = {
+      .act = options.act, .max_rows = options.max_rows, .max_context = options.max_context};
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
+  try {
+    prepared.pool = std::make_unique<ThreadPool>(threads);
+  } catch (const std::system_error& error) {
+    return Fail(ErrorKind::kNoRoom, "{} threads cannot be started: {}", threads, error.what());
+  }
+  PlanInput input{.config = &file.config(),
+                  .model = {},
+                  .options = options,
+                  .threads = threads,
+                  .available = topology.memory_available};
+  NIBBLE_TRY(input.model, Decoder::Plan(path, prepared.load, *prepared.kernels, *prepared.pool));
+  NIBBLE_TRY(prepared.pools, PlanPools(input));
+  return prepared;
+}
+
+Status Refuse(const std::filesystem::path& path, const EnginePlan& plan) {
+  const std::string advice =
+      plan.fitting_context > 0
+          ? fmt::format("a context of {} tokens would fit", plan.fitting_context)
+          : "no context would fit beside the weights";
+  return Fail(ErrorKind::kNoRoom, "{}: does not fit in memory: {}; {}", path.string(),
+              plan.Describe(), advice);
+}
+
+}  // namespace
+
+// Members in the order of their use of each other; destroyed last to first.
+struct Engine::Impl {
+  Impl(std::unique_ptr<ThreadPool> pool_in, std::unique_ptr<Decoder> decoder_in,
+       Tokenizer tokenizer_in, KvStorage storage_in, EnginePlan plan_in)
+      : pool(std::move(pool_in)),
+        decoder(std::move(decoder_in)),
+        tokenizer(std::move(tokenizer_in)),
+        storage(std::move(storage_in)),
+        plan(std::move(plan_in)),
+        executor(*decoder, storage) {}
+
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<Decoder> decoder;
+  Tokenizer tokenizer;
+  KvStorage storage;
+  EnginePlan plan;
+  CpuExecutor executor;
+  std::unique_ptr<EngineCore> core;
+  std::unique_ptr<EngineThread> thread;
+};
+
+Result<EnginePlan> Engine::Plan(const std::filesystem::path& path, const EngineOptions& options) {
+  NIBBLE_TRY(Prepared prepared, Prepare(path, options));
+  return std::move(prepared.pools.plan);
+}
+
+Result<std::unique_ptr<Engine>> Engine::Create(const std::filesystem::path& path,
+                                               const EngineOptions& options) {
+  NIBBLE_TRY(Prepared prepared, Prepare(path, options));
+  PlannedPools& pools = prepared.pools;
+  if (!pools.plan.Fits()) return std::unexpected(Refuse(path, pools.plan).error());
+  NIBBLE_TRY(Tokenizer tokenizer, LoadModelTokenizer(path));
+  NIBBLE_TRY(auto decoder, Decoder::Load(path, prepared.load, *prepared.kernels, *prepared.pool));
+  NIBBLE_TRY(KvStorage storage, KvStorage::Create(pools.groups, pools.pages));
+
+  EngineCoreOptions core{.max_context = pools.plan.max_context,
+                         .limits = {.max_rows = options.max_rows,
+                                    .max_running = options.max_running,
+                                    .max_queue = options.max_queue},
+                         .pools = {},
+                         .clock = MonotonicSeconds};
+  for (size_t g = 0; g < pools.groups.size(); ++g) {
+    core.pools.push_back({.pages = pools.pages[g], .window = pools.groups[g].window});
+  }
+  auto impl = std::make_unique<Impl>(std::move(prepared.pool), std::move(decoder),
+                                     std::move(tokenizer), std::move(storage), pools.plan);
+  impl->core = std::make_unique<EngineCore>(impl->executor, impl->tokenizer, *prepared.kernels,
+                                            std::move(core));
+  try {
+    impl->thread = std::make_unique<EngineThread>(*impl->core);
+  } catch (const std::system_error& error) {
+    return Fail(ErrorKind::kNoRoom, "the engine's thread cannot be started: {}", error.what());
+  }
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<RequestId> Engine::Submit(Request request, std::shared_ptr<EventSink> sink) {
+  return impl_->thread->Submit(std::move(request), std::move(sink));
+}
+
+void Engine::Cancel(RequestId id) { impl_->thread->Cancel(id); }
+
+const Tokenizer& Engine::tokenizer() const { return impl_->tokenizer; }
+const ModelConfig& Engine::config() const { return impl_->decoder->config(); }
+const EnginePlan& Engine::plan() const { return impl_->plan; }
+int Engine::threads() const { return impl_->pool->size(); }
+size_t Engine::WeightBytesPerStep() const { return impl_->decoder->WeightBytesPerStep(); }
+EngineStats Engine::Stats() const { return impl_->thread->Stats(); }
+
+}  // namespace nibble

@@ -1,0 +1,208 @@
+#include "engine/engine_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/check_request.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nibble {
+
+// Draws the tokens of a step while its logits are there, and passes on the rows that requests want.
+class EngineCore::StepLogits : public LogitsSink {
+ public:
+  StepLogits(Sampler& sampler, std::span<const Wanted> wanted)
+      : sampler_(sampler), wanted_(wanted) {}
+
+  void Rows(int first, MatrixView<float> logits) override {
+    const std::span<const Wanted> rows =
+        wanted_.subspan(static_cast<size_t>(first), static_cast<size_t>(logits.rows));
+    for (int r = 0; r < logits.rows; ++r) {
+      const Wanted& row = rows[static_cast<size_t>(r)];
+      if (!row.sample) continue;
+      const Generation& generation = *row.generation;
+      drawn_.emplace_back(&row, sampler_.Draw(generation.request().sampling, generation.state(),
+                                              generation.choice(), generation.request().logprobs,
+                                              logits.row_span(r)));
+    }
+    // Drawn first: a request's sink may change the rows.
+    for (int begin = 0; begin < logits.rows;) {
+      int end = begin + 1;
+      const Wanted& head = rows[static_cast<size_t>(begin)];
+      while (end < logits.rows && rows[static_cast<size_t>(end)].sequence == head.sequence &&
+             rows[static_cast<size_t>(end)].deliver == head.deliver) {
+        ++end;
+      }
+      if (head.deliver) Deliver(head, logits, begin, end);
+      begin = end;
+    }
+  }
+
+  const std::vector<std::pair<const Wanted*, Result<Drawn>>>& drawn() const { return drawn_; }
+
+ private:
+  static void Deliver(const Wanted& head, MatrixView<float> logits, int begin, int end) {
+    head.generation->request().logits->Rows(
+        head.position, {logits.row(begin), end - begin, logits.cols, logits.stride});
+    head.generation->DeliveredLogits(head.position + end - begin - 1);
+  }
+
+  Sampler& sampler_;
+  std::span<const Wanted> wanted_;
+  std::vector<std::pair<const Wanted*, Result<Drawn>>> drawn_;
+};
+
+EngineCore::EngineCore(Executor& executor, const Tokenizer& tokenizer, const KernelTable& kernels,
+                       EngineCoreOptions options)
+    : executor_(executor),
+      tokenizer_(tokenizer),
+      options_(std::move(options)),
+      scheduler_(options_.limits, options_.pools),
+      sampler_(executor.vocabulary(), kernels) {}
+
+Status EngineCore::Check(const Request& request) const {
+  NIBBLE_RETURN_IF_ERROR(CheckRequest(request, executor_.vocabulary(), options_.max_context));
+  const int prompt = static_cast<int>(request.prompt.size());
+  return scheduler_.CheckFits(std::max(prompt, prompt + MaxNew(request) - 1));
+}
+
+// Most tokens of the answer. One that may go on until the context is full ends earlier when the
+// pages do; one of a given length is refused instead.
+int EngineCore::MaxNew(const Request& request) const {
+  const int prompt = static_cast<int>(request.prompt.size());
+  const int room = options_.max_context - prompt;
+  if (request.max_tokens >= 0) return std::min(request.max_tokens, room);
+  return std::clamp(scheduler_.capacity() - prompt, 1, room);
+}
+
+void EngineCore::Start(RequestId id, Request request, std::shared_ptr<EventSink> sink,
+                       double submitted_s) {
+  const int max_new = MaxNew(request);
+  const auto shared = std::make_shared<const Request>(std::move(request));
+  const int prompt = static_cast<int>(shared->prompt.size());
+  std::vector<RequestId>& choices = choices_[id];
+  for (int choice = 0; choice < shared->n; ++choice) {
+    const RequestId sequence{next_sequence_++};
+    Generation generation({id, choice, max_new, submitted_s}, shared, sink, tokenizer_);
+    const Status added = scheduler_.Add({.id = sequence,
+                                         .priority = shared->priority,
+                                         .prompt = shared->prompt,
+                                         .max_positions = std::max(prompt, prompt + max_new - 1)});
+    if (!added) {
+      generation.Finish(FinishReason::kError, options_.clock(), added.error());
+      continue;
+    }
+    generations_.emplace(sequence, std::move(generation));
+    choices.push_back(sequence);
+  }
+  if (choices.empty()) choices_.erase(id);
+}
+
+void EngineCore::Cancel(RequestId id) {
+  const auto found = choices_.find(id);
+  if (found == choices_.end()) return;
+  const std::vector<RequestId> sequences = found->second;  // End changes the list
+  for (RequestId sequence : sequences) End(sequence, FinishReason::kCancelled);
+}
+
+void EngineCore::CancelAll() {
+  while (!choices_.empty()) Cancel(choices_.begin()->first);
+}
+
+bool EngineCore::RunStep() {
+  Step step = scheduler_.Plan(options_.limits.max_rows);
+  for (RequestId sequence : step.preempted()) generations_.at(sequence).OnPreempted();
+  if (step.empty()) {
+    NIBBLE_CHECK(idle());
+    return false;
+  }
+  BuildInput(step);
+  StepLogits logits(sampler_, wanted_);
+  const Status executed = executor_.Execute({tokens_, spans_, logit_rows_}, logits);
+  std::vector<RequestId> served;
+  std::vector<RequestId> computed;  // all known tokens are, and no further one is wanted
+  for (const StepSpan& span : step.spans()) {
+    served.push_back(span.sequence->id);
+    if (span.ReachesEnd() && !generations_.at(span.sequence->id).WantsToken()) {
+      computed.push_back(span.sequence->id);
+    }
+  }
+  if (!executed) {
+    step = {};
+    for (RequestId sequence : served) End(sequence, FinishReason::kError, executed.error());
+    return true;
+  }
+  step.Commit();
+  for (const auto& [row, drawn] : logits.drawn()) Advance(row->sequence, *row->generation, drawn);
+  for (RequestId sequence : computed) End(sequence, FinishReason::kLength);
+  return true;
+}
+
+void EngineCore::BuildInput(const Step& step) {
+  tokens_.clear();
+  spans_.clear();
+  logit_rows_.clear();
+  wanted_.clear();
+  const double now = options_.clock();
+  for (const StepSpan& span : step.spans()) {
+    Generation& generation = generations_.at(span.sequence->id);
+    const int row = static_cast<int>(tokens_.size());
+    spans_.push_back({span.first, span.rows, &span.sequence->pages});
+    tokens_.insert(tokens_.end(), span.sequence->tokens.begin() + span.first,
+                   span.sequence->tokens.begin() + span.first + span.rows);
+    generation.OnStep(now, static_cast<double>(executor_.WeightBytesPerStep()),
+                      executor_.KvBytesRead(span.first + span.rows - 1));
+    WantLogits(span, generation, row);
+  }
+}
+
+void EngineCore::WantLogits(const StepSpan& span, Generation& generation, int row) {
+  const bool streams = generation.request().logits != nullptr;
+  const bool samples = span.ReachesEnd() && generation.WantsToken();
+  const int end = span.first + span.rows;
+  const int first =
+      streams ? std::max(span.first, generation.next_logit_position()) : (samples ? end - 1 : end);
+  for (int position = first; position < end; ++position) {
+    logit_rows_.push_back(row + position - span.first);
+    wanted_.push_back({.sequence = span.sequence->id,
+                       .generation = &generation,
+                       .position = position,
+                       .deliver = streams,
+                       .sample = samples && position == end - 1});
+  }
+  // Its logits were delivered before a preemption, or lie before logits_from.
+  if (samples && first > end - 1) {
+    logit_rows_.push_back(row + span.rows - 1);
+    wanted_.push_back({span.sequence->id, &generation, end - 1, false, true});
+  }
+}
+
+void EngineCore::Advance(RequestId sequence, Generation& generation, const Result<Drawn>& drawn) {
+  if (!drawn) {
+    Error error = drawn.error();
+    error.message = fmt::format("no token can be drawn at position {}: {}",
+                                generation.state().position(), error.message);
+    End(sequence, FinishReason::kError, std::move(error));
+    return;
+  }
+  if (const auto reason = generation.Accept(*drawn, options_.clock())) {
+    End(sequence, *reason);
+  } else {
+    scheduler_.Append(sequence, drawn->id);
+  }
+}
+
+void EngineCore::End(RequestId sequence, FinishReason reason, std::optional<Error> error) {
+  const auto found = generations_.find(sequence);
+  scheduler_.Remove(sequence);
+  const auto choices = choices_.find(found->second.id());
+  std::erase(choices->second, sequence);
+  if (choices->second.empty()) choices_.erase(choices);
+  // The last event is sent when nothing of the request is left.
+  Generation generation = std::move(found->second);
+  generations_.erase(found);
+  generation.Finish(reason, options_.clock(), std::move(error));
+}
+
+}  // namespace nibble

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/executor.h"
+#include "engine/generation.h"
+#include "engine/request.h"
+#include "engine/sampler.h"
+#include "sched/scheduler.h"
+
+namespace nibble {
+
+class Tokenizer;
+struct KernelTable;
+
+struct EngineCoreOptions {
+  int max_context = 0;  // most tokens of prompt and answer
+  SchedulerLimits limits;
+  std::vector<PoolSpec> pools;    // one per KV group
+  std::function<double()> clock;  // seconds
+};
+
+// The engine without its thread: requests in, steps as transactions, events out. Everything but
+// Check is for one thread.
+class EngineCore {
+ public:
+  // All arguments outlive it.
+  EngineCore(Executor& executor, const Tokenizer& tokenizer, const KernelTable& kernels,
+             EngineCoreOptions options);
+
+  // Whether a request can be served at all; kBadInput says which field is wrong. Any thread.
+  Status Check(const Request& request) const;
+
+  // Queues a request that has passed Check, all n choices of it. When the queue is full its
+  // choices finish with the error.
+  void Start(RequestId id, Request request, std::shared_ptr<EventSink> sink, double submitted_s);
+
+  void Cancel(RequestId id);
+  void CancelAll();
+
+  // Plans, reserves, executes, samples, commits and sends the events of one step. False when there
+  // is nothing to do.
+  bool RunStep();
+
+  bool idle() const { return generations_.empty(); }
+  const Scheduler& scheduler() const { return scheduler_; }
+
+ private:
+  // A row whose logits a step wants.
+  struct Wanted {
+    RequestId sequence;
+    Generation* generation;
+    int position;
+    bool deliver;  // to Request::logits
+    bool sample;
+  };
+  class StepLogits;
+
+  int MaxNew(const Request& request) const;
+  void BuildInput(const Step& step);
+  void WantLogits(const StepSpan& span, Generation& generation, int row);
+  void Advance(RequestId sequence, Generation& generation, const Result<Drawn>& drawn);
+  void End(RequestId sequence, FinishReason reason, std::optional<Error> error = std::nullopt);
+
+  Executor& executor_;
+  const Tokenizer& tokenizer_;
+  EngineCoreOptions options_;
+  Scheduler scheduler_;
+  Sampler sampler_;
+  uint64_t next_sequence_ = 1;
+  // The scheduler's ids are one per choice.
+  std::unordered_map<RequestId, Generation> generations_;
+  std::unordered_map<RequestId, std::vector<RequestId>> choices_;  // of unfinished requests
+
+  // Of the step at hand; reused.
+  std::vector<TokenId> tokens_;
+  std::vector<ExecuteSpan> spans_;
+  std::vector<int> logit_rows_;
+  std::vector<Wanted> wanted_;  // one per logit row
+};
+
+}  // namespace nibble

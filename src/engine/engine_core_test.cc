@@ -1,0 +1,383 @@
+#include "engine/engine_core.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+
+#include "engine/event_stream.h"
+#include "engine/fake_executor.h"
+#include "kernels/kernel_table.h"
+#include "kv/invariants.h"
+
+namespace nibble {
+namespace {
+
+using testing::FakeExecutor;
+using testing::ListTokenizer;
+
+constexpr int kVocabulary = 40;
+
+std::vector<std::string> Texts() {
+  std::vector<std::string> texts;
+  for (int i = 0; i < kVocabulary; ++i) texts.push_back("<" + std::to_string(i) + ">");
+  return texts;
+}
+
+struct Setup {
+  SchedulerLimits limits = {};
+  std::vector<PoolSpec> pools = {{.pages = 200}, {.pages = 200, .window = 50}};
+  int max_context = 1000;
+  std::vector<std::string> texts = Texts();
+  std::vector<int> end = {};
+};
+
+// A core over a fake model, driven by hand.
+class Fixture {
+ public:
+  explicit Fixture(const Setup& setup = {})
+      : tokenizer_(ListTokenizer(setup.texts, setup.end)),
+        executor_(static_cast<int>(setup.texts.size()), setup.pools),
+        core_(executor_, tokenizer_, KernelsFor(Isa::kScalar),
+              {.max_context = setup.max_context,
+               .limits = setup.limits,
+               .pools = setup.pools,
+               .clock = [this] { return time_ += 1; }}) {}
+
+  std::shared_ptr<EventStream> Submit(Request request) {
+    EXPECT_TRUE(core_.Check(request));
+    auto stream = std::make_shared<EventStream>(request.n);
+    core_.Start(RequestId{++last_id_}, std::move(request), stream, time_);
+    return stream;
+  }
+  RequestId last_id() const { return RequestId{last_id_}; }
+
+  bool Step() {
+    const bool stepped = core_.RunStep();
+    const auto problem = FindPageProblem(core_.scheduler().book(), core_.scheduler().AllPages());
+    EXPECT_FALSE(problem) << *problem;
+    return stepped;
+  }
+  void RunToEnd() {
+    while (Step()) {
+    }
+  }
+  Answer Ask(Request request) {
+    auto stream = Submit(std::move(request));
+    RunToEnd();
+    return Collect(*stream)[0];
+  }
+
+  FakeExecutor& executor() { return executor_; }
+  EngineCore& core() { return core_; }
+
+ private:
+  double time_ = 0;
+  uint64_t last_id_ = 0;
+  Tokenizer tokenizer_;
+  FakeExecutor executor_;
+  EngineCore core_;
+};
+
+std::vector<TokenId> Ids(std::initializer_list<int> ids) {
+  std::vector<TokenId> out;
+  for (int id : ids) out.emplace_back(id);
+  return out;
+}
+
+std::vector<TokenId> RandomIds(std::mt19937& random, int n, int below = kVocabulary) {
+  std::vector<TokenId> ids;
+  for (int i = 0; i < n; ++i) ids.emplace_back(static_cast<int>(random() % below));
+  return ids;
+}
+
+std::vector<int> TokensOf(const Answer& answer) {
+  std::vector<int> ids;
+  for (const TokenEvent& event : answer.tokens) ids.push_back(event.id.value());
+  return ids;
+}
+
+// Forces the answer behind a prompt of n tokens.
+void Script(FakeExecutor& executor, int n, std::initializer_list<int> answer) {
+  for (int id : answer) executor.script[n++ - 1] = TokenId{id};
+}
+
+TEST(EngineCore, AnswersWithTokensTextAndUsage) {
+  Fixture fixture;
+  Script(fixture.executor(), 3, {5, 6, 7, 8});
+  const Answer answer = fixture.Ask({.prompt = Ids({1, 2, 3}), .max_tokens = 3});
+  EXPECT_EQ(TokensOf(answer), (std::vector<int>{5, 6, 7}));
+  EXPECT_EQ(answer.text, "<5><6><7>");
+  EXPECT_EQ(answer.finish.reason, FinishReason::kLength);
+  EXPECT_EQ(answer.finish.usage.prompt_tokens, 3);
+  EXPECT_EQ(answer.finish.usage.generated_tokens, 3);
+  EXPECT_EQ(answer.finish.usage.decode_steps, 2);
+  EXPECT_EQ(answer.finish.usage.decode_weight_bytes, 2000);
+  EXPECT_EQ(answer.finish.usage.decode_kv_bytes, 4 + 5);
+  EXPECT_GT(answer.finish.usage.prefill_s, 0);
+  EXPECT_GT(answer.finish.usage.decode_s, 0);
+}
+
+TEST(EngineCore, EndTokensEndUnlessTheyAreIgnored) {
+  Fixture fixture({.end = {9}});
+  Script(fixture.executor(), 1, {5, 9, 6});
+  const Answer answer = fixture.Ask({.prompt = Ids({1}), .max_tokens = 10});
+  EXPECT_EQ(TokensOf(answer), (std::vector<int>{5, 9}));
+  EXPECT_EQ(answer.text, "<5>");
+  EXPECT_EQ(answer.finish.reason, FinishReason::kStop);
+  EXPECT_EQ(answer.finish.usage.generated_tokens, 2);
+  const Answer longer = fixture.Ask({.prompt = Ids({1}), .max_tokens = 3, .ignore_end = true});
+  EXPECT_EQ(longer.text, "<5><6>");
+  EXPECT_EQ(longer.finish.reason, FinishReason::kLength);
+}
+
+TEST(EngineCore, StopStringsEndAnAnswerAcrossTokenBorders) {
+  Fixture fixture;
+  Script(fixture.executor(), 1, {5, 6, 7, 8});
+  const Answer answer =
+      fixture.Ask({.prompt = Ids({1}), .max_tokens = 10, .stop = {"nothing", "><7"}});
+  EXPECT_EQ(answer.text, "<5><6");
+  EXPECT_EQ(TokensOf(answer), (std::vector<int>{5, 6, 7}));
+  EXPECT_EQ(answer.tokens[0].text, "<5");  // ">" could begin the stop string
+  EXPECT_EQ(answer.tokens[1].text, "><6");
+  EXPECT_EQ(answer.finish.reason, FinishReason::kStop);
+  EXPECT_EQ(answer.finish.stop, "><7");
+}
+
+TEST(EngineCore, TextHeldForAStopStringComesWithTheEnd) {
+  Fixture fixture;
+  Script(fixture.executor(), 1, {5, 6});
+  const Answer answer = fixture.Ask({.prompt = Ids({1}), .max_tokens = 2, .stop = {"<6>!", "6>?"}});
+  EXPECT_EQ(answer.tokens[1].text, "");
+  EXPECT_EQ(answer.finish.text, "<6>");
+  EXPECT_EQ(answer.text, "<5><6>");
+  EXPECT_EQ(answer.finish.reason, FinishReason::kLength);
+}
+
+TEST(EngineCore, HalfCharactersWaitForTheirOtherHalf) {
+  Fixture fixture({.texts = {"a", "\xC3", "\xA9", "b"}});
+  Script(fixture.executor(), 1, {1, 2, 1, 3, 1});
+  const Answer answer = fixture.Ask({.prompt = Ids({0}), .max_tokens = 5});
+  EXPECT_EQ(answer.tokens[0].text, "");
+  EXPECT_EQ(answer.tokens[1].text, "\xC3\xA9");
+  EXPECT_EQ(answer.text,
+            "\xC3\xA9\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD");
+}
+
+TEST(EngineCore, MaxTokensZeroComputesThePromptOnly) {
+  Fixture fixture;
+  const Answer answer = fixture.Ask({.prompt = Ids({1, 2}), .max_tokens = 0});
+  EXPECT_TRUE(answer.tokens.empty());
+  EXPECT_EQ(answer.finish.reason, FinishReason::kLength);
+  EXPECT_EQ(fixture.core().scheduler().counters().rows, 2);
+}
+
+TEST(EngineCore, AnAnswerEndsWhereTheContextDoes) {
+  Fixture fixture({.max_context = 20});
+  const Answer answer = fixture.Ask({.prompt = Ids({1, 2, 3})});
+  EXPECT_EQ(answer.finish.usage.generated_tokens, 17);
+  EXPECT_EQ(answer.finish.reason, FinishReason::kLength);
+}
+
+TEST(EngineCore, CancelEndsOnlyThatRequest) {
+  Fixture fixture;
+  auto cancelled = fixture.Submit({.prompt = Ids({1, 2}), .max_tokens = 500});
+  const RequestId id = fixture.last_id();
+  auto other = fixture.Submit({.prompt = Ids({3}), .max_tokens = 12});
+  for (int i = 0; i < 5; ++i) fixture.Step();
+  fixture.core().Cancel(id);
+  fixture.core().Cancel(RequestId{12345});
+  fixture.RunToEnd();
+  const Answer answer = Collect(*cancelled)[0];
+  EXPECT_EQ(answer.finish.reason, FinishReason::kCancelled);
+  EXPECT_EQ(answer.tokens.size(), 5U);
+  Fixture alone;
+  EXPECT_EQ(TokensOf(Collect(*other)[0]),
+            TokensOf(alone.Ask({.prompt = Ids({3}), .max_tokens = 12})));
+  EXPECT_TRUE(fixture.core().idle());
+}
+
+TEST(EngineCore, NanEndsOneRequestAndLeavesTheOthersAlone) {
+  Fixture fixture;
+  fixture.executor().poison = TokenId{13};
+  auto bad = fixture.Submit({.prompt = Ids({1, 13, 2}), .max_tokens = 10});
+  auto good = fixture.Submit({.prompt = Ids({3}), .max_tokens = 1});
+  fixture.RunToEnd();
+  const Answer answer = Collect(*bad)[0];
+  EXPECT_EQ(answer.finish.reason, FinishReason::kError);
+  ASSERT_TRUE(answer.finish.error);
+  EXPECT_NE(answer.finish.error->message.find("nan"), std::string::npos);
+  EXPECT_NE(answer.finish.error->message.find("position 3"), std::string::npos);
+  EXPECT_EQ(Collect(*good)[0].finish.reason, FinishReason::kLength);
+}
+
+TEST(EngineCore, AFailedStepEndsItsRequestsAndTheNextOnesRun) {
+  Fixture fixture;
+  fixture.executor().before = [&](const ExecuteInput&) -> Status {
+    if (fixture.executor().steps == 2) return Fail(ErrorKind::kIo, "the device is gone");
+    return {};
+  };
+  const Answer answer = fixture.Ask({.prompt = Ids({1}), .max_tokens = 10});
+  EXPECT_EQ(answer.finish.reason, FinishReason::kError);
+  EXPECT_EQ(answer.finish.error->message, "the device is gone");
+  EXPECT_EQ(fixture.Ask({.prompt = Ids({1}), .max_tokens = 10}).finish.reason,
+            FinishReason::kLength);
+}
+
+TEST(EngineCore, EveryChoiceIsDrawnByItself) {
+  Fixture fixture;
+  Request request{.prompt = Ids({1, 2}), .max_tokens = 20, .n = 3};
+  request.sampling.temperature = 1;
+  request.sampling.seed = 5;
+  auto stream = fixture.Submit(request);
+  fixture.RunToEnd();
+  const std::vector<Answer> answers = Collect(*stream, 3);
+  EXPECT_NE(TokensOf(answers[0]), TokensOf(answers[1]));
+  EXPECT_NE(TokensOf(answers[1]), TokensOf(answers[2]));
+  request.n = 1;
+  EXPECT_EQ(TokensOf(Fixture().Ask(request)), TokensOf(answers[0]));
+}
+
+TEST(EngineCore, LogprobsComeWithEveryToken) {
+  Fixture fixture;
+  const Answer answer = fixture.Ask({.prompt = Ids({1, 2}), .max_tokens = 4, .logprobs = 3});
+  for (const TokenEvent& event : answer.tokens) {
+    ASSERT_EQ(event.top.size(), 3U);
+    EXPECT_EQ(event.top[0].id, event.id);  // greedy
+    EXPECT_EQ(event.top[0].logprob, event.logprob);
+    EXPECT_GT(event.top[1].logprob, event.top[2].logprob);
+    EXPECT_LT(event.logprob, 0);
+  }
+}
+
+// Keeps rows by position.
+class Recorder : public LogitsSink {
+ public:
+  void Rows(int first, MatrixView<float> logits) override {
+    for (int r = 0; r < logits.rows; ++r) {
+      EXPECT_EQ(first + r, static_cast<int>(rows.size()) + from) << "in order, once each";
+      rows.emplace_back(logits.row(r), logits.row(r) + logits.cols);
+      std::fill_n(logits.row(r), logits.cols, 0.0F);  // allowed: must not change the answer
+    }
+  }
+  int from = 0;
+  std::vector<std::vector<float>> rows;
+};
+
+TEST(EngineCore, TheLogitsSinkGetsEveryPositionOnce) {
+  std::mt19937 random(2);
+  const std::vector<TokenId> prompt = RandomIds(random, 70);
+  Recorder whole;
+  const Answer expected = Fixture().Ask({.prompt = prompt, .max_tokens = 5, .logits = &whole});
+  EXPECT_EQ(whole.rows.size(), 74U);
+  for (int max_rows : {1, 7, 32}) {
+    Recorder chunked;
+    chunked.from = 40;
+    Fixture fixture({.limits = {.max_rows = max_rows}});
+    const Answer answer =
+        fixture.Ask({.prompt = prompt, .max_tokens = 5, .logits = &chunked, .logits_from = 40});
+    EXPECT_EQ(TokensOf(answer), TokensOf(expected));
+    ASSERT_EQ(chunked.rows.size(), 34U);
+    for (size_t i = 0; i < chunked.rows.size(); ++i) EXPECT_EQ(chunked.rows[i], whole.rows[i + 40]);
+  }
+}
+
+TEST(EngineCore, AQueueThatIsFullFailsTheRequest) {
+  Fixture fixture({.limits = {.max_queue = 1}});
+  auto first = fixture.Submit({.prompt = Ids({1}), .max_tokens = 1});
+  auto second = fixture.Submit({.prompt = Ids({1}), .max_tokens = 1});
+  fixture.RunToEnd();
+  EXPECT_EQ(Collect(*first)[0].finish.reason, FinishReason::kLength);
+  const Answer refused = Collect(*second)[0];
+  EXPECT_EQ(refused.finish.reason, FinishReason::kError);
+  EXPECT_EQ(refused.finish.error->kind, ErrorKind::kNoRoom);
+}
+
+TEST(EngineCore, RefusesWrongRequestsByName) {
+  Fixture fixture({.pools = {{.pages = 5}}, .max_context = 400});
+  auto refused = [&](const Request& request, std::vector<std::string> parts) {
+    const Status status = fixture.core().Check(request);
+    if (status) return false;
+    for (const std::string& part : parts) {
+      if (status.error().message.find(part) == std::string::npos) {
+        ADD_FAILURE() << status.error().message << " does not say " << part;
+      }
+    }
+    return status.error().kind == ErrorKind::kBadInput;
+  };
+  std::mt19937 random(1);
+  EXPECT_TRUE(refused({.prompt = {}}, {"empty"}));
+  EXPECT_TRUE(refused({.prompt = RandomIds(random, 401)}, {"401", "400"}));
+  EXPECT_TRUE(refused({.prompt = RandomIds(random, 400)}, {"400", "no room"}));
+  EXPECT_TRUE(refused({.prompt = RandomIds(random, 200), .max_tokens = 0}, {"200", "160"}));
+  EXPECT_TRUE(refused({.prompt = RandomIds(random, 100), .max_tokens = 62}, {"161", "160"}));
+  EXPECT_TRUE(refused({.prompt = Ids({1, kVocabulary})}, {"token 1", "40", "39"}));
+  EXPECT_TRUE(refused({.prompt = Ids({-1})}, {"-1"}));
+  EXPECT_TRUE(refused({.prompt = Ids({1}), .max_tokens = -2}, {"max_tokens"}));
+  EXPECT_TRUE(refused({.prompt = Ids({1}), .stop = {""}}, {"stop"}));
+  EXPECT_TRUE(refused({.prompt = Ids({1}), .priority = -1}, {"priority"}));
+  EXPECT_TRUE(refused({.prompt = Ids({1}), .n = 0}, {"n is 0"}));
+  EXPECT_TRUE(refused({.prompt = Ids({1}), .logprobs = 2000}, {"logprobs"}));
+  Request nan{.prompt = Ids({1})};
+  nan.sampling.temperature = std::nanf("");
+  EXPECT_TRUE(refused(nan, {"temperature"}));
+  EXPECT_TRUE(fixture.core().Check({.prompt = RandomIds(random, 100), .max_tokens = 61}));
+  EXPECT_TRUE(fixture.core().Check({.prompt = RandomIds(random, 160), .max_tokens = 0}));
+}
+
+TEST(EngineCore, AnEndlessAnswerEndsWhereThePagesDo) {
+  Fixture fixture({.pools = {{.pages = 2}}, .max_context = 400});
+  const Answer answer = fixture.Ask({.prompt = Ids({1, 2, 3, 4})});
+  EXPECT_EQ(answer.finish.reason, FinishReason::kLength);
+  EXPECT_EQ(answer.finish.usage.generated_tokens, 60);
+}
+
+// The promise of the whole engine: nobody's answer depends on who else is served, or how.
+TEST(EngineCore, AnswersAreTheSameInAnySchedule) {
+  struct Question {
+    Request request;
+    std::vector<int> expected;
+  };
+  std::mt19937 random(2024);
+  std::vector<Question> questions;
+  for (int i = 0; i < 14; ++i) {
+    Question question;
+    question.request = {.prompt = RandomIds(random, 1 + static_cast<int>(random() % 150)),
+                        .max_tokens = 1 + static_cast<int>(random() % 90),
+                        .priority = static_cast<int>(random() % 3)};
+    question.request.sampling.temperature = i % 3 == 0 ? 0 : 0.8F;
+    question.request.sampling.top_k = i % 2 == 0 ? 0 : 12;
+    question.request.sampling.frequency_penalty = 0.1F;
+    question.request.sampling.seed = static_cast<uint64_t>(i);
+    question.expected = TokensOf(Fixture().Ask(question.request));
+    questions.push_back(std::move(question));
+  }
+  int64_t preemptions = 0;
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    std::mt19937 schedule(seed);
+    auto pick = [&](int low, int high) {
+      return low + static_cast<int>(schedule() % (high - low + 1));
+    };
+    Fixture fixture({.limits = {.max_rows = pick(1, 80), .max_running = pick(1, 10)},
+                     .pools = {{.pages = pick(8, 30)}, {.pages = pick(4, 30), .window = 50}}});
+    fixture.executor().block_rows = pick(1, 8);
+    std::vector<std::shared_ptr<EventStream>> streams;
+    for (const Question& question : questions) {
+      streams.push_back(fixture.Submit(question.request));
+      for (int i = pick(0, 6); i > 0; --i) fixture.Step();
+    }
+    fixture.RunToEnd();
+    for (size_t i = 0; i < questions.size(); ++i) {
+      const Answer answer = Collect(*streams[i])[0];
+      EXPECT_EQ(TokensOf(answer), questions[i].expected) << "seed " << seed << ", request " << i;
+      preemptions += answer.finish.usage.preemptions;
+    }
+    EXPECT_EQ(fixture.core().scheduler().book().pool(0).used_pages(), 0);
+  }
+  EXPECT_GT(preemptions, 20);
+}
+
+}  // namespace
+}  // namespace nibble

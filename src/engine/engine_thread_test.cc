@@ -1,0 +1,140 @@
+#include "engine/engine_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "engine/event_stream.h"
+#include "engine/fake_executor.h"
+#include "kernels/kernel_table.h"
+#include "platform/clock.h"
+
+namespace nibble {
+namespace {
+
+constexpr int kVocabulary = 30;
+
+// Owns what an engine's thread needs; the thread is made last and goes first.
+struct Running {
+  explicit Running(SchedulerLimits limits = {}, int pages = 100)
+      : pools{{.pages = pages}},
+        tokenizer(testing::ListTokenizer(std::vector<std::string>(kVocabulary, "x"))),
+        executor(kVocabulary, pools),
+        core(executor, tokenizer, KernelsFor(Isa::kScalar),
+             {.max_context = 1000, .limits = limits, .pools = pools, .clock = MonotonicSeconds}),
+        thread(std::make_unique<EngineThread>(core)) {}
+
+  std::vector<PoolSpec> pools;
+  Tokenizer tokenizer;
+  testing::FakeExecutor executor;
+  EngineCore core;
+  std::unique_ptr<EngineThread> thread;
+};
+
+Request Ask(int first, int tokens) {
+  return {.prompt = {TokenId{first}, TokenId{1}}, .max_tokens = tokens};
+}
+
+TEST(EngineThread, ManyThreadsGetTheirOwnAnswers) {
+  Running running({.max_rows = 16, .max_running = 5}, 12);
+  constexpr int kThreads = 4;
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<TokenId> before;
+      for (int i = 0; i < 6; ++i) {
+        auto stream = std::make_shared<EventStream>();
+        if (!running.thread->Submit(Ask(t, 40), stream)) ++wrong;
+        const Answer answer = Collect(*stream)[0];
+        std::vector<TokenId> ids;
+        for (const TokenEvent& event : answer.tokens) ids.push_back(event.id);
+        if (answer.finish.reason != FinishReason::kLength || ids.size() != 40) ++wrong;
+        if (i > 0 && ids != before) ++wrong;
+        before = ids;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(EngineThread, CancelFromAnotherThread) {
+  Running running;
+  auto stream = std::make_shared<EventStream>();
+  const auto id = running.thread->Submit(Ask(3, 900), stream);
+  ASSERT_TRUE(id);
+  ASSERT_TRUE(stream->Next());  // it has begun
+  running.thread->Cancel(*id);
+  const Answer answer = Collect(*stream)[0];
+  EXPECT_EQ(answer.finish.reason, FinishReason::kCancelled);
+  running.thread->Cancel(*id);  // already gone
+  auto next = std::make_shared<EventStream>();
+  ASSERT_TRUE(running.thread->Submit(Ask(3, 4), next));
+  EXPECT_EQ(Collect(*next)[0].finish.reason, FinishReason::kLength);
+}
+
+TEST(EngineThread, TheDestructorCancelsWhatIsUnfinished) {
+  auto first = std::make_shared<EventStream>();
+  auto second = std::make_shared<EventStream>();
+  {
+    Running running({.max_running = 1});
+    ASSERT_TRUE(running.thread->Submit(Ask(1, 998), first));
+    ASSERT_TRUE(running.thread->Submit(Ask(2, 998), second));
+    ASSERT_TRUE(first->Next());
+  }
+  EXPECT_EQ(Collect(*second)[0].finish.reason, FinishReason::kCancelled);
+  Collect(*first);
+  EXPECT_TRUE(first->done());
+}
+
+TEST(EngineThread, TheQueueIsBounded) {
+  Running running({.max_running = 1, .max_queue = 2});
+  // The first step waits, so that everything else stays queued.
+  std::mutex gate;
+  gate.lock();
+  running.executor.before = [&](const ExecuteInput&) -> Status {
+    const std::scoped_lock wait(gate);
+    return {};
+  };
+  std::vector<std::shared_ptr<EventStream>> streams;
+  int refused = 0;
+  for (int i = 0; i < 20; ++i) {
+    auto stream = std::make_shared<EventStream>();
+    const auto id = running.thread->Submit(Ask(1, 2), stream);
+    if (id) {
+      streams.push_back(stream);
+    } else {
+      EXPECT_EQ(id.error().kind, ErrorKind::kNoRoom);
+      ++refused;
+    }
+  }
+  gate.unlock();
+  EXPECT_GE(refused, 17);
+  EXPECT_GE(streams.size(), 2U);
+  for (const auto& stream : streams) {
+    EXPECT_EQ(Collect(*stream)[0].finish.reason, FinishReason::kLength);
+  }
+}
+
+TEST(EngineThread, AWrongRequestIsRefusedAtOnce) {
+  Running running;
+  EXPECT_FALSE(running.thread->Submit({.prompt = {}}, std::make_shared<EventStream>()));
+  EXPECT_FALSE(
+      running.thread->Submit({.prompt = {TokenId{kVocabulary}}}, std::make_shared<EventStream>()));
+}
+
+TEST(EventStream, NextForGivesUp) {
+  EventStream stream;
+  EXPECT_FALSE(stream.NextFor(0.001));
+  EXPECT_FALSE(stream.done());
+  stream.OnFinish(RequestId{1}, {});
+  EXPECT_TRUE(stream.NextFor(10));
+  EXPECT_TRUE(stream.done());
+  EXPECT_FALSE(stream.Next());
+}
+
+}  // namespace
+}  // namespace nibble

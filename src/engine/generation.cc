@@ -1,0 +1,92 @@
+#include "engine/generation.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nibble {
+namespace {
+
+StreamingDetokenizer::Options DetokenizerOptions(const Request& request,
+                                                 const Tokenizer& tokenizer) {
+  // Behind nothing but control tokens (BOS) the answer is the text's beginning.
+  const bool at_start =
+      std::ranges::all_of(request.prompt, [&](TokenId id) { return tokenizer.IsControl(id); });
+  return {.skip_special = !request.show_special, .at_start = at_start};
+}
+
+}  // namespace
+
+std::string_view FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      break;
+  }
+  return "error";
+}
+
+Generation::Generation(const Start& start, std::shared_ptr<const Request> request,
+                       std::shared_ptr<EventSink> sink, const Tokenizer& tokenizer)
+    : start_(start),
+      request_(std::move(request)),
+      sink_(std::move(sink)),
+      tokenizer_(&tokenizer),
+      state_(request_->sampling.penalty_last_n, request_->prompt),
+      detokenizer_(tokenizer, DetokenizerOptions(*request_, tokenizer)),
+      stops_(request_->stop),
+      next_logit_position_(request_->logits_from) {
+  usage_.prompt_tokens = static_cast<int>(request_->prompt.size());
+}
+
+void Generation::OnStep(double now, double weight_bytes, double kv_bytes) {
+  if (!first_step_s_) first_step_s_ = now;
+  if (!first_token_s_) return;
+  ++usage_.decode_steps;
+  usage_.decode_weight_bytes += weight_bytes;
+  usage_.decode_kv_bytes += kv_bytes;
+}
+
+std::optional<FinishReason> Generation::Accept(const Drawn& drawn, double now) {
+  if (!first_token_s_) first_token_s_ = now;
+  usage_.decode_s = now - *first_token_s_;
+  ++usage_.generated_tokens;
+  state_.Accept(drawn.id);
+
+  TokenEvent event{.choice = start_.choice,
+                   .id = drawn.id,
+                   .text = {},
+                   .logprob = drawn.logprob,
+                   .top = drawn.top};
+  const bool ends = !request_->ignore_end && tokenizer_->IsEnd(drawn.id);
+  if (!ends) event.text = stops_.Add(detokenizer_.Add(drawn.id));
+  sink_->OnToken(start_.id, event);
+  if (ends || stops_.matched()) return FinishReason::kStop;
+  if (!WantsToken()) return FinishReason::kLength;
+  return std::nullopt;
+}
+
+void Generation::Finish(FinishReason reason, double now, std::optional<Error> error) {
+  FinishEvent event{.choice = start_.choice,
+                    .reason = reason,
+                    .text = {},
+                    .stop = {},
+                    .error = std::move(error),
+                    .usage = {}};
+  if (!stops_.matched()) {
+    event.text = stops_.Add(detokenizer_.Flush());
+    event.text += stops_.Flush();
+  }
+  event.stop = stops_.matched();
+  const double begin = first_step_s_.value_or(now);
+  usage_.queue_s = begin - start_.submitted_s;
+  usage_.prefill_s = first_token_s_.value_or(now) - begin;
+  event.usage = usage_;
+  sink_->OnFinish(start_.id, event);
+}
+
+}  // namespace nibble

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/request.h"
+#include "engine/sampler.h"
+#include "engine/sampler_state.h"
+#include "engine/stop_matcher.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nibble {
+
+// One choice of a request on its way: turns drawn tokens into text and events, and knows when the
+// answer ends. Times are seconds of one clock.
+class Generation {
+ public:
+  struct Start {
+    RequestId id;  // the caller's
+    int choice = 0;
+    int max_new = 0;  // most tokens of the answer
+    double submitted_s = 0;
+  };
+  Generation(const Start& start, std::shared_ptr<const Request> request,
+             std::shared_ptr<EventSink> sink, const Tokenizer& tokenizer);
+
+  const Request& request() const { return *request_; }
+  RequestId id() const { return start_.id; }
+  int choice() const { return start_.choice; }
+  const SamplerState& state() const { return state_; }
+  // Whether the token behind the last known one is wanted.
+  bool WantsToken() const { return usage_.generated_tokens < start_.max_new; }
+
+  // Next position whose logits Request::logits gets: none twice, even when it is computed again.
+  int next_logit_position() const { return next_logit_position_; }
+  void DeliveredLogits(int position) { next_logit_position_ = position + 1; }
+
+  // A step that computes rows of this sequence begins at `now`; `first` and `rows` of its
+  // StepSpan, what the executor reads for it.
+  void OnStep(double now, double weight_bytes, double kv_bytes);
+  void OnPreempted() { ++usage_.preemptions; }
+
+  // The next token: sends its event, and says why the answer ends, if it does.
+  std::optional<FinishReason> Accept(const Drawn& drawn, double now);
+
+  // The last event.
+  void Finish(FinishReason reason, double now, std::optional<Error> error = std::nullopt);
+
+ private:
+  Start start_;
+  std::shared_ptr<const Request> request_;
+  std::shared_ptr<EventSink> sink_;
+  const Tokenizer* tokenizer_;
+  SamplerState state_;
+  StreamingDetokenizer detokenizer_;
+  StopMatcher stops_;
+  int next_logit_position_;
+  Usage usage_;
+  std::optional<double> first_step_s_;
+  std::optional<double> first_token_s_;
+};
+
+}  // namespace nibble

@@ -1,0 +1,118 @@
+#include "engine/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "kv/storage/kv_storage.h"
+#include "model/config.h"
+
+namespace nibble {
+namespace {
+
+constexpr size_t kGiB = size_t{1} << 30;
+
+// 4 global layers of 2 × 64 (f16: 512 bytes a token each) and 2 layers with a window of 100.
+ModelConfig Config(int context) {
+  ModelConfig config;
+  config.vocabulary = 1000;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 64;
+  config.context_length = context;
+  config.layers.resize(6);
+  config.layers[1].window = config.layers[4].window = 100;
+  return config;
+}
+
+Result<PlannedPools> Plan(const ModelConfig& config, const EngineOptions& options,
+                          size_t available = 8 * kGiB) {
+  return PlanPools({.config = &config,
+                    .model = {.weight_bytes = kGiB},
+                    .options = options,
+                    .threads = 2,
+                    .available = available});
+}
+
+TEST(PlanPools, OneRequestOfTheModelsContextByDefault) {
+  const ModelConfig config = Config(2000);
+  const auto pools = Plan(config, {.max_rows = 64, .max_running = 3});
+  ASSERT_TRUE(pools);
+  EXPECT_EQ(pools->plan.max_context, 2000);
+  EXPECT_EQ(pools->plan.kv_tokens, 2000);
+  ASSERT_EQ(pools->groups.size(), 2U);
+  // 63 pages; a window of 100 and 64 rows touch at most 7 pages of a sequence.
+  EXPECT_EQ(pools->pages, (std::vector<int>{63, 21}));
+  EXPECT_EQ(pools->plan.kv_bytes, 63U * 32 * 4 * 512 + 21U * 32 * 2 * 512);
+  EXPECT_EQ(pools->plan.kv_bytes_per_token, 6U * 512);
+  EXPECT_TRUE(pools->plan.Fits());
+  EXPECT_EQ(pools->plan.fitting_context, 2000);
+  EXPECT_NE(pools->plan.Describe().find("weights 1024.0 MiB"), std::string::npos)
+      << pools->plan.Describe();
+}
+
+TEST(PlanPools, AContextNobodyAskedForTakesHalfOfWhatIsLeft) {
+  const ModelConfig config = Config(1 << 20);
+  const size_t available = kGiB + kGiB / 4;
+  const auto pools = Plan(config, {.max_rows = 64, .max_running = 3}, available);
+  ASSERT_TRUE(pools);
+  const EnginePlan& plan = pools->plan;
+  EXPECT_TRUE(plan.Fits());
+  EXPECT_EQ(plan.max_context, plan.kv_tokens);
+  const size_t left = available - (plan.Total() - plan.kv_bytes);
+  EXPECT_LE(plan.kv_bytes, left / 2);
+  EXPECT_GT(plan.kv_bytes + size_t{32} * 4 * 512, left / 2);  // one more page would be too much
+}
+
+TEST(PlanPools, AContextThatWasAskedForIsKeptAndMayNotFit) {
+  const ModelConfig config = Config(1 << 20);
+  const auto pools = Plan(config, {.max_context = 1 << 20}, kGiB + kGiB / 4);
+  ASSERT_TRUE(pools);
+  EXPECT_EQ(pools->plan.max_context, 1 << 20);
+  EXPECT_FALSE(pools->plan.Fits());
+  EXPECT_GT(pools->plan.fitting_context, 10000);
+  EngineOptions smaller{.max_context = pools->plan.fitting_context};
+  EXPECT_TRUE(Plan(config, smaller, kGiB + kGiB / 4)->plan.Fits());
+  smaller.max_context += 32;
+  EXPECT_FALSE(Plan(config, smaller, kGiB + kGiB / 4)->plan.Fits());
+}
+
+TEST(PlanPools, KvMemoryDecidesThePages) {
+  const ModelConfig config = Config(1000);
+  const size_t memory = size_t{40} << 20;
+  const auto pools = Plan(config, {.kv_memory = memory, .max_rows = 64, .max_running = 3});
+  ASSERT_TRUE(pools);
+  EXPECT_LE(pools->plan.kv_bytes, memory);
+  EXPECT_GT(pools->plan.kv_bytes + size_t{32} * 4 * 512, memory);
+  EXPECT_GT(pools->plan.kv_tokens, 1000);  // several requests
+  EXPECT_EQ(pools->plan.max_context, 1000);
+  const auto nothing = Plan(config, {.kv_memory = 1000});
+  ASSERT_FALSE(nothing);
+  EXPECT_EQ(nothing.error().kind, ErrorKind::kBadInput);
+}
+
+TEST(PlanPools, RefusesMoreContextThanTheModelHas) {
+  const ModelConfig config = Config(1000);
+  const auto refused = Plan(config, {.max_context = 1001});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("1001"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("1000"), std::string::npos);
+}
+
+TEST(PlanPools, NoMemoryIsNoContext) {
+  const ModelConfig config = Config(1000);
+  const auto pools = Plan(config, {}, kGiB / 2);
+  ASSERT_TRUE(pools);
+  EXPECT_FALSE(pools->plan.Fits());
+  EXPECT_EQ(pools->plan.fitting_context, 0);
+}
+
+TEST(CheckOptions, NamesWhatIsOutOfRange) {
+  EXPECT_TRUE(CheckOptions({}));
+  EXPECT_NE(CheckOptions({.threads = -1}).error().message.find("threads"), std::string::npos);
+  EXPECT_FALSE(CheckOptions({.max_context = -1}));
+  EXPECT_FALSE(CheckOptions({.max_rows = 0}));
+  EXPECT_FALSE(CheckOptions({.max_running = 0}));
+  EXPECT_FALSE(CheckOptions({.max_queue = 0}));
+}
+
+}  // namespace
+}  // namespace nibble
