@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "engine/event_stream.h"
@@ -63,13 +66,21 @@ TEST(EngineThread, ManyThreadsGetTheirOwnAnswers) {
 
 TEST(EngineThread, CancelFromAnotherThread) {
   Running running;
+  // The fifth step ends only after Cancel.
+  std::promise<void> cancelled;
+  running.executor.before = [&, gate = cancelled.get_future().share()](const ExecuteInput&) {
+    if (running.executor.steps == 5) gate.wait();
+    return Status();
+  };
   auto stream = std::make_shared<EventStream>();
   const auto id = running.thread->Submit(Ask(3, 900), stream);
   ASSERT_TRUE(id);
   ASSERT_TRUE(stream->Next());  // it has begun
   running.thread->Cancel(*id);
+  cancelled.set_value();
   const Answer answer = Collect(*stream)[0];
   EXPECT_EQ(answer.finish.reason, FinishReason::kCancelled);
+  EXPECT_EQ(answer.tokens.size(), 5U);
   running.thread->Cancel(*id);  // already gone
   auto next = std::make_shared<EventStream>();
   ASSERT_TRUE(running.thread->Submit(Ask(3, 4), next));
@@ -81,6 +92,10 @@ TEST(EngineThread, TheDestructorCancelsWhatIsUnfinished) {
   auto second = std::make_shared<EventStream>();
   {
     Running running({.max_running = 1});
+    running.executor.before = [](const ExecuteInput&) {  // slow: both would take seconds
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return Status();
+    };
     ASSERT_TRUE(running.thread->Submit(Ask(1, 998), first));
     ASSERT_TRUE(running.thread->Submit(Ask(2, 998), second));
     ASSERT_TRUE(first->Next());
