@@ -80,8 +80,8 @@ TEST(EngineThread, CancelFromAnotherThread) {
   cancelled.set_value();
   const Answer answer = Collect(*stream)[0];
   EXPECT_EQ(answer.finish.reason, FinishReason::kCancelled);
-  EXPECT_EQ(answer.tokens.size(), 5U);
-  running.thread->Cancel(*id);  // already gone
+  EXPECT_LE(answer.tokens.size(), 4U);  // beside the one above
+  running.thread->Cancel(*id);          // already gone
   auto next = std::make_shared<EventStream>();
   ASSERT_TRUE(running.thread->Submit(Ask(3, 4), next));
   EXPECT_EQ(Collect(*next)[0].finish.reason, FinishReason::kLength);
