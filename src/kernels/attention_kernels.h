@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "platform/cpu.h"
 
@@ -39,6 +40,8 @@ struct AttentionKernels {
   void (*combine)(const float* x, float b, float a, int n, float* acc);
   // out = x · inverse, never -0
   void (*finish)(const float* x, float inverse, int n, float* out);
+  // to = x as f16: what is too large becomes ±65504, a NaN becomes 0.
+  void (*to_half)(const float* x, int n, uint16_t* to);
 };
 
 const AttentionKernels* AttentionKernelsFor(Isa isa);

@@ -189,6 +189,36 @@ TEST_P(AttentionTest, OverflowingKeysAndValuesStayInTheirToken) {
   }
 }
 
+TEST_P(AttentionTest, HalvesSaturateAndDropNan) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {0,
+                          -0.0F,
+                          65504,
+                          65519,
+                          65520,
+                          -65521,
+                          1e30F,
+                          -1e30F,
+                          kInf,
+                          -kInf,
+                          std::numeric_limits<float>::quiet_NaN(),
+                          1e-8F,
+                          3e-8F,
+                          -6e-8F,
+                          1e-5F,
+                          1.0009766F,
+                          1.0004883F};
+  const auto more = testing::RandomFloats(50, 2, 100);
+  x.insert(x.end(), more.begin(), more.end());
+  for (size_t n = 1; n <= x.size(); ++n) {
+    std::vector<uint16_t> want(x.size(), 7);
+    std::vector<uint16_t> got(x.size(), 7);
+    for (size_t i = 0; i < n; ++i) want[i] = std::isnan(x[i]) ? 0 : F32ToF16Saturating(x[i]);
+    kernels_.attention->to_half(x.data(), static_cast<int>(n), got.data());
+    ASSERT_EQ(got, want);
+  }
+}
+
 TEST(AttentionWorkspaceSize, DependsOnShapeAndThreadsOnly) {
   const AttentionShape shape = Case(8, 2, 64).shape;
   EXPECT_LT(AttentionWorkspace::Bytes(shape, 2), size_t{256} << 10);

@@ -113,6 +113,10 @@ void Finish(const float* x, float inverse, int n, float* out) {
   for (int i = 0; i < n; ++i) out[i] = x[i] * inverse + 0.0F;
 }
 
+void ToHalf(const float* x, int n, uint16_t* to) {
+  for (int i = 0; i < n; ++i) to[i] = std::isnan(x[i]) ? 0 : F32ToF16Saturating(x[i]);
+}
+
 }  // namespace
 
 const AttentionKernels kAttentionKernels = {
@@ -120,6 +124,7 @@ const AttentionKernels kAttentionKernels = {
             {Run<uint16_t, float>, Run<uint16_t, uint16_t>}},
     .combine = Combine,
     .finish = Finish,
+    .to_half = ToHalf,
 };
 
 }  // namespace nibble::ref

@@ -26,11 +26,13 @@ struct Ahead {
   const std::byte* far = nullptr;
 };
 
-template <bool kFetch>
+template <bool kFetch, size_t kBytes>
 NIBBLE_INLINE void Fetch(const Ahead& ahead, size_t offset) {
   if constexpr (kFetch) {
-    __builtin_prefetch(ahead.near + offset, 0, 3);
-    __builtin_prefetch(ahead.far + offset, 0, 2);
+    NIBBLE_UNROLL for (size_t line = 0; line < kBytes; line += 64) {
+      __builtin_prefetch(ahead.near + offset + line, 0, 3);
+      __builtin_prefetch(ahead.far + offset + line, 0, 2);
+    }
   }
 }
 
@@ -45,7 +47,7 @@ NIBBLE_INLINE void ScoreTile(const K* k, int head_dim, const float* q, float* s,
     }
     for (int d = 0; d < head_dim; ++d) {
       const K* row = k + d * kPageTokens + j;
-      Fetch<kFetch>(ahead, (d * kPageTokens + j) * sizeof(K));
+      Fetch<kFetch, kTileRegs * kWidth * sizeof(K)>(ahead, (d * kPageTokens + j) * sizeof(K));
       Reg key[kTileRegs];
       NIBBLE_UNROLL for (int i = 0; i < kTileRegs; ++i) key[i] = Load(row + i * kWidth);
       NIBBLE_UNROLL for (int r = 0; r < kRows; ++r) {
@@ -74,7 +76,7 @@ NIBBLE_INLINE void ValueTile(const V* v, int head_dim, const float* p, int begin
   }
   for (int j = begin; j < end; ++j) {
     const V* row = v + j * head_dim;
-    Fetch<kFetch>(ahead, j * kRegs * kWidth * sizeof(V));
+    Fetch<kFetch, kRegs * kWidth * sizeof(V)>(ahead, j * kRegs * kWidth * sizeof(V));
     Reg value[kRegs];
     NIBBLE_UNROLL for (int i = 0; i < kRegs; ++i) {
       value[i] = kTail && i == kRegs - 1 ? LoadN(row + i * kWidth, tail) : Load(row + i * kWidth);
@@ -173,8 +175,10 @@ NIBBLE_INLINE void ValueRows(const AttentionTask& task, const V* v, const float*
   for (; c + kStep <= dim; c += kStep) {
     ValueTile<V, kRows, kTileRegs, kFetch, false>(v + c, dim, p, seen.begin, seen.end, o + c,
                                                   stride, 0, ahead);
-    ahead.near += kPageTokens * kStep * sizeof(V);
-    ahead.far += kPageTokens * kStep * sizeof(V);
+    if constexpr (kFetch) {
+      ahead.near += kPageTokens * kStep * sizeof(V);
+      ahead.far += kPageTokens * kStep * sizeof(V);
+    }
   }
   for (; c + kWidth <= dim; c += kWidth) {
     ValueTile<V, kRows, 1, false, false>(v + c, dim, p, seen.begin, seen.end, o + c, stride, 0, {});
@@ -288,6 +292,21 @@ void Finish(const float* x, float inverse, int n, float* out) {
   if (i < n) StoreN(out + i, Add(Mul(LoadN(x + i, n - i), factor), zero), n - i);
 }
 
+void ToHalf(const float* x, int n, uint16_t* to) {
+  constexpr float kMost = 65504;
+  const auto convert = [](Reg v) {
+    const Reg number = Select(Equal(v, v), v, Set(0.0F));
+    return Max(Set(-kMost), Min(Set(kMost), number));
+  };
+  int i = 0;
+  for (; i + kWidth <= n; i += kWidth) StoreHalf(to + i, convert(Load(x + i)));
+  if (i < n) {
+    uint16_t tail[kWidth];
+    StoreHalf(tail, convert(LoadN(x + i, n - i)));
+    for (int t = 0; i + t < n; ++t) to[i + t] = tail[t];
+  }
+}
+
 }  // namespace
 
 extern const AttentionKernels kAttentionKernels;
@@ -296,6 +315,7 @@ const AttentionKernels kAttentionKernels = {
             {Run<uint16_t, float>, Run<uint16_t, uint16_t>}},
     .combine = Combine,
     .finish = Finish,
+    .to_half = ToHalf,
 };
 
 }  // namespace nibble::NIBBLE_ISA_NS

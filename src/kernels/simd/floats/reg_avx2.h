@@ -32,6 +32,10 @@ NIBBLE_INLINE Reg LoadN(const uint16_t* p, int n) {
 }
 NIBBLE_INLINE void Store(float* p, Reg v) { _mm256_storeu_ps(p, v); }
 NIBBLE_INLINE void StoreN(float* p, Reg v, int n) { _mm256_maskstore_ps(p, FirstN(n), v); }
+NIBBLE_INLINE void StoreHalf(uint16_t* p, Reg v) {
+  const __m128i half = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), half);
+}
 NIBBLE_INLINE Reg KeepN(Reg v, int n) { return _mm256_and_ps(v, _mm256_castsi256_ps(FirstN(n))); }
 
 NIBBLE_INLINE Reg Add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
@@ -50,6 +54,7 @@ NIBBLE_INLINE Reg CopySign(Reg magnitude, Reg sign) {
   return _mm256_or_ps(_mm256_and_ps(Set(-0.0F), sign), Abs(magnitude));
 }
 NIBBLE_INLINE Mask Less(Reg a, Reg b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+NIBBLE_INLINE Mask Equal(Reg a, Reg b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
 NIBBLE_INLINE Reg Select(Mask m, Reg yes, Reg no) { return _mm256_blendv_ps(no, yes, m); }
 NIBBLE_INLINE bool AnyMore(Reg a, Reg b) {
   return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0;

@@ -27,6 +27,10 @@ NIBBLE_INLINE Reg LoadN(const uint16_t* p, int n) {
 }
 NIBBLE_INLINE void Store(float* p, Reg v) { _mm512_storeu_ps(p, v); }
 NIBBLE_INLINE void StoreN(float* p, Reg v, int n) { _mm512_mask_storeu_ps(p, FirstN(n), v); }
+NIBBLE_INLINE void StoreHalf(uint16_t* p, Reg v) {
+  const __m256i half = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), half);
+}
 NIBBLE_INLINE Reg KeepN(Reg v, int n) { return _mm512_maskz_mov_ps(FirstN(n), v); }
 
 NIBBLE_INLINE Reg Add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
@@ -47,6 +51,7 @@ NIBBLE_INLINE Reg CopySign(Reg magnitude, Reg sign) {
                                                        _mm512_castps_si512(magnitude), 0xca));
 }
 NIBBLE_INLINE Mask Less(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+NIBBLE_INLINE Mask Equal(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 NIBBLE_INLINE Reg Select(Mask m, Reg yes, Reg no) { return _mm512_mask_blend_ps(m, no, yes); }
 NIBBLE_INLINE bool AnyMore(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
 NIBBLE_INLINE uint32_t BitsAtLeast(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }

@@ -40,6 +40,9 @@ NIBBLE_INLINE void StoreN(float* p, Reg v, int n) {
   Store(copy, v);
   for (int i = 0; i < n; ++i) p[i] = copy[i];
 }
+NIBBLE_INLINE void StoreHalf(uint16_t* p, Reg v) {
+  vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)));
+}
 NIBBLE_INLINE Reg KeepN(Reg v, int n) {
   return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v), FirstN(n)));
 }
@@ -60,6 +63,7 @@ NIBBLE_INLINE Reg CopySign(Reg magnitude, Reg sign) {
   return vbslq_f32(vdupq_n_u32(0x80000000U), sign, magnitude);
 }
 NIBBLE_INLINE Mask Less(Reg a, Reg b) { return vcltq_f32(a, b); }
+NIBBLE_INLINE Mask Equal(Reg a, Reg b) { return vceqq_f32(a, b); }
 NIBBLE_INLINE Reg Select(Mask m, Reg yes, Reg no) { return vbslq_f32(m, yes, no); }
 NIBBLE_INLINE bool AnyMore(Reg a, Reg b) { return vmaxvq_u32(vcgtq_f32(a, b)) != 0; }
 NIBBLE_INLINE uint32_t BitsAtLeast(Reg a, Reg b) {
