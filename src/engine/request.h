@@ -34,7 +34,7 @@ struct SamplingParams {
   float frequency_penalty = 0;   // subtracted per occurrence
   int penalty_last_n = 64;
 
-  std::vector<LogitBias> logit_bias;
+  std::vector<LogitBias> logit_bias = {};
   uint64_t seed = 0;  // same seed, choice and prompt: same answer
 };
 
