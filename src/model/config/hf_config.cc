@@ -61,7 +61,7 @@ Status ReadSizes(const HfReader& reader, const HfDefaults& defaults, ModelConfig
     NIBBLE_TRY(config.head_dim, reader.IntOr("head_dim", defaults.head_dim));
   }
   if (config.head_dim == 0) {
-    if (config.width % config.heads != 0) {
+    if (config.width < 1 || config.width % config.heads != 0) {
       return BadInput("'{}' ({}) is not a multiple of '{}' ({})", key("hidden_size", "n_embd"),
                       config.width, key("num_attention_heads", "n_head"), config.heads);
     }

@@ -103,6 +103,7 @@ Result<RopeConfig> ReadRope(std::optional<JsonValue> parameters, const RopeDefau
     const HfReader reader(*parameters);
     NIBBLE_TRY(rope.theta, reader.DoubleOr("rope_theta", defaults.theta));
     NIBBLE_TRY(partial, reader.DoubleOr("partial_rotary_factor", defaults.partial));
+    if (defaults.model_type != "phi3") partial = 1;  // transformers ignores it elsewhere
     NIBBLE_RETURN_IF_ERROR(ReadScaling(reader, defaults, rope));
   }
   if (!(partial >= 0 && partial <= 1)) {
@@ -142,8 +143,11 @@ Result<HfRopes> ReadHfRopes(const HfReader& reader, const HfModelType& type, int
   NIBBLE_TRY(const RopeSource source, FindRopes(reader));
   RopeDefaults defaults{.model_type = type.model_type, .head_dim = head_dim, .context = context};
   NIBBLE_TRY(defaults.theta, reader.DoubleOr("rope_theta", type.defaults.theta));
-  NIBBLE_TRY(defaults.partial, reader.DoubleOr("partial_rotary_factor", 1));
-  const int original = type.model_type == "phi3" ? type.defaults.context : 0;
+  const bool phi3 = type.model_type == "phi3";
+  if (phi3) {
+    NIBBLE_TRY(defaults.partial, reader.DoubleOr("partial_rotary_factor", 1));
+  }
+  const int original = phi3 ? type.defaults.context : 0;
   NIBBLE_TRY(defaults.original_context, reader.IntOr("original_max_position_embeddings", original));
   HfRopes ropes;
   NIBBLE_TRY(ropes.full, ReadRope(source.flat ? source.flat : source.full, defaults));
