@@ -48,55 +48,5 @@ INSTANTIATE_TEST_SUITE_P(Models, Hf320,
                                            "gemma2", "gemma3", "phi3", "gpt2", "smollm3"),
                          [](const auto& info) { return info.param; });
 
-// The same bits whatever shares the step, however the prompt is cut, with any number of threads.
-struct BitsCase {
-  std::string model;
-  Act act;
-  KvFormat kv;
-};
-
-class SameBits : public ::testing::TestWithParam<BitsCase> {};
-
-TEST_P(SameBits, WholeChunkedBatchedThreaded) {
-  const BitsCase& param = GetParam();
-  NIBBLE_SHARED_OR_SKIP(folder, "models/hf-320/" + param.model);
-  const JsonDocument golden = JsonDocument::ReadFile((folder / "golden.json").string()).value();
-  const Ids ids = ReadIds(golden.root().Get("ids").value());
-  Runner one(folder, {.act = param.act, .kv = param.kv, .threads = 1, .max_rows = 800});
-  Runner four(folder, {.act = param.act, .kv = param.kv, .threads = 4, .max_rows = 800});
-  ASSERT_TRUE(one.ok() && four.ok());
-  const std::vector<float> whole = one.Logits(ids);
-  EXPECT_TRUE(whole == four.Logits(ids)) << "4 threads";
-  for (const int chunk : {1, 7, 32}) {
-    EXPECT_TRUE(whole == one.Logits(ids, chunk)) << "chunks of " << chunk;
-    EXPECT_TRUE(whole == four.Logits(ids, chunk)) << "4 threads, chunks of " << chunk;
-  }
-  Ids shorter(ids.begin() + 5, ids.begin() + 200);
-  Ids repeated(150, ids[3]);
-  const std::vector<Ids> together = {shorter, ids, repeated, ids};
-  const std::vector<int> chunks = {13, 32, 150, 7};
-  const auto batched = four.LogitsTogether(together, chunks);
-  EXPECT_TRUE(whole == batched[1]) << "with others, chunks of 32";
-  EXPECT_TRUE(whole == batched[3]) << "with others, chunks of 7";
-  EXPECT_TRUE(one.Logits(shorter) == batched[0]) << "the others";
-}
-
-std::vector<BitsCase> BitsCases() {
-  std::vector<BitsCase> cases;
-  for (const std::string model : {"llama", "gemma3", "phi3", "gpt2", "qwen3"}) {
-    for (const Act act : {Act::kF32, Act::kInt8}) {
-      for (const KvFormat kv : {KvFormat::kF32, KvFormat::kF16}) {
-        cases.push_back({.model = model, .act = act, .kv = kv});
-      }
-    }
-  }
-  return cases;
-}
-
-INSTANTIATE_TEST_SUITE_P(Models, SameBits, ::testing::ValuesIn(BitsCases()), [](const auto& info) {
-  return info.param.model + (info.param.act == Act::kF32 ? "_f32" : "_int8") +
-         (info.param.kv == KvFormat::kF32 ? "_kv32" : "_kv16");
-});
-
 }  // namespace
 }  // namespace nibble::testing
