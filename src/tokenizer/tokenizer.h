@@ -31,7 +31,8 @@ struct DecodeOptions {
 // threads. Loaders: tokenizer/load.h.
 class Tokenizer {
  public:
-  explicit Tokenizer(TokenizerParts parts);
+  // For loaders. Errors: an added token that is too long or cannot be normalised.
+  static Result<Tokenizer> Make(TokenizerParts parts);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -80,9 +81,9 @@ class Tokenizer {
   bool drops_leading_space() const;
 
  private:
-  friend class StreamingDetokenizer;
   struct Impl;
-  std::unique_ptr<const Impl> impl_;
+  explicit Tokenizer(TokenizerParts parts);
+  std::unique_ptr<Impl> impl_;
 };
 
 // Ids in, text out, never half a UTF-8 character: bytes wait until their character is whole. Bytes
