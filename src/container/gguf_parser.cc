@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kMaxEntries = uint64_t{1} << 20;  // real files: below 100 and below 20,000
 constexpr uint64_t kMaxNameBytes = 65535;            // the specification's bound for keys
 constexpr int kMaxArrayDepth = 8;
+constexpr uint64_t kMaxStrings = uint64_t{1} << 24;  // of an array; real ones: below 2^20
 constexpr uint32_t kMaxRank = 4;
 
 std::string_view AsText(std::span<const std::byte> bytes) {
@@ -196,6 +197,10 @@ Status GgufParser::SkipArray(GgufEntry* entry, int depth) {
   if (count > reader_.left() / least) {
     return BadInput("an array of {} {} values claimed, {} bytes are left", count,
                     GgufTypeName(type), reader_.left());
+  }
+  if (scalar == 0 && count > kMaxStrings) {
+    return BadInput("an array of {} values of type {}, more than {}", count, GgufTypeName(type),
+                    kMaxStrings);
   }
   if (scalar > 0) {
     NIBBLE_TRY(const auto elements, reader_.Take(count * scalar, "an array"));

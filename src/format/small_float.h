@@ -132,6 +132,7 @@ constexpr uint8_t F32ToUE4M3(float value) {
   if (!(value > 0.0f)) return 0;
   if (value >= 256.0f) return 0x7eu;
   if (value < 0x1p-6f) {
+    // NOLINTNEXTLINE(bugprone-incorrect-roundings): ggml's very expression
     const int code = static_cast<int>(value * 512.0f + 0.5f);
     return static_cast<uint8_t>(code > 7 ? 7 : code);
   }
