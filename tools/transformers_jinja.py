@@ -6,6 +6,7 @@ template_differential.py.
 """
 
 import datetime
+import functools
 import json
 
 import jinja2
@@ -15,6 +16,7 @@ from transformers.utils import chat_template_utils
 NOW = datetime.datetime(2026, 3, 7, 9, 5, 3, 123456)
 
 
+@functools.lru_cache(maxsize=64)
 def compile_template(source, block_options=True):
     """transformers' compiled template; block_options=False: trim_blocks and lstrip_blocks off."""
     template = chat_template_utils._compile_jinja_template(source)
