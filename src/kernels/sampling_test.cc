@@ -25,7 +25,8 @@ class Sampling : public ::testing::TestWithParam<Isa> {
 std::vector<int32_t> SortedTop(const std::vector<float>& x, int k) {
   std::vector<int32_t> ids(x.size());
   std::iota(ids.begin(), ids.end(), 0);
-  std::stable_sort(ids.begin(), ids.end(), [&](int a, int b) { return x[a] > x[b]; });
+  std::sort(ids.begin(), ids.end(),
+            [&](int a, int b) { return x[a] != x[b] ? x[a] > x[b] : a < b; });
   ids.resize(std::min(ids.size(), static_cast<size_t>(k)));
   return ids;
 }
