@@ -9,6 +9,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(nibble_flags INTERFACE -Wno-stringop-overflow -Wno-array-bounds
                          -Wno-restrict -Wno-maybe-uninitialized -Wno-psabi)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # std::stable_sort of GCC 12's library calls std::get_temporary_buffer.
+  target_compile_options(nibble_flags INTERFACE -Wno-deprecated-declarations)
+endif()
 if(NIBBLE_SANITIZE)
   target_compile_options(nibble_flags INTERFACE -fsanitize=${NIBBLE_SANITIZE}
                          -fno-omit-frame-pointer -fno-sanitize-recover=all)
