@@ -36,8 +36,8 @@ TEST_P(AsGguf, EqualsTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Models, AsGguf,
                          ::testing::Values("llama", "llama_rope_linear", "llama_rope_yarn",
-                                           "llama_tied_bias", "qwen2", "qwen3", "gemma2", "gemma3",
-                                           "phi3", "gpt2", "smollm3"),
+                                           "llama_rope_llama3", "llama_tied_bias", "qwen2", "qwen3",
+                                           "gemma2", "gemma3", "phi3", "gpt2", "smollm3"),
                          [](const auto& info) { return info.param; });
 
 // Integer arithmetic: the same bits whatever shares the step, however the prompt is cut, with any

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "container/gguf_writer.h"
+#include "model/rope_frequencies.h"
 
 namespace nibble::testing {
 namespace {
@@ -94,6 +95,17 @@ void Permute(Values& values, size_t head_dim) {
   }
 }
 
+// What llama.cpp's converter stores for Llama 3.1: how much each frequency is divided by.
+std::vector<float> Llama3Factors(const RopeConfig& rope) {
+  RopeConfig plain = rope;
+  plain.scaling = RopeScaling::kNone;
+  const std::vector<float> base = ComputeRopeFrequencies(plain, 0).inv_freq;
+  const std::vector<float> scaled = ComputeRopeFrequencies(rope, 0).inv_freq;
+  std::vector<float> factors;
+  for (size_t i = 0; i < base.size(); ++i) factors.push_back(base[i] / scaled[i]);
+  return factors;
+}
+
 void WriteRope(GgufWriter& writer, const std::string& prefix, const RopeConfig& rope) {
   writer.SetFloat32(prefix + "rope.freq_base", static_cast<float>(rope.theta));
   writer.SetUint32(prefix + "rope.dimension_count", static_cast<uint32_t>(rope.dims));
@@ -162,6 +174,13 @@ void WriteGguf(const SafetensorsModel& model, const ModelConfig& config,
   GgufWriter writer;
   WriteKeys(writer, config);
   std::vector<std::vector<std::byte>> bytes;
+  if (!config.ropes.empty() && config.ropes[0].scaling == RopeScaling::kLlama3) {
+    const std::vector<float> factors = Llama3Factors(config.ropes[0]);
+    const auto raw = std::as_bytes(std::span(factors));
+    bytes.emplace_back(raw.begin(), raw.end());
+    const std::vector<uint64_t> shape = {factors.size()};
+    ASSERT_TRUE(writer.AddTensor("rope_freqs.weight", Format::kF32, shape));
+  }
   for (const SourceTensor& tensor : model.tensors().tensors()) {
     const std::string name = GgufName(tensor.name, config.post_norms);
     const Values values = Convert(tensor, name, config);
