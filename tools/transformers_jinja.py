@@ -8,9 +8,12 @@ template_differential.py.
 import datetime
 import functools
 import json
+import warnings
 
 import jinja2
 from transformers.utils import chat_template_utils
+
+warnings.filterwarnings("ignore", category=SyntaxWarning)  # of code that jinja2 generates
 
 # Saturday; every field differs, so that a mixed-up one shows.
 NOW = datetime.datetime(2026, 3, 7, 9, 5, 3, 123456)

@@ -97,7 +97,9 @@ class PercentFormatter {
       at = Directive(percent + 1);
       in_.CheckStringSize(out_.size());
     }
-    const bool is_mapping = args_.Is(Kind::kDict) || args_.Is(Kind::kList);
+    // Whatever has __getitem__, but tuples and strings.
+    const bool is_mapping = args_.Is(Kind::kDict) || args_.Is(Kind::kList) ||
+                            args_.Is(Kind::kRange) || args_.IsUndefined();
     const size_t available = args_.Is(Kind::kTuple) ? args_.items().size() : 1;
     if (!is_mapping && used_ < available) {
       Raise("not all arguments converted during string formatting");

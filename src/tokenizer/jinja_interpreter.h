@@ -97,6 +97,7 @@ class Interpreter {
   void BindMacroArguments(const Stmt& stmt, CallArgs& args, Scope& scope, std::vector<bool>& given);
   void Capture(const std::shared_ptr<Scope>& scope);
   void Write(std::string_view text);
+  void WriteText(const Value& value);
   Value TextValue(std::string text) const { return Value::String(std::move(text), autoescape_); }
 
   // Expressions (jinja_eval.cc).

@@ -70,6 +70,12 @@ void Interpreter::Write(std::string_view text) {
   *out_ += text;
 }
 
+// What filter and call blocks give must be text already.
+void Interpreter::WriteText(const Value& value) {
+  if (!value.IsString()) Raise("expected str instance, {} found", TypeName(value));
+  Write(value.str());
+}
+
 void Interpreter::ExecOutput(const Stmt& stmt) {
   for (const Expr* expr : stmt.exprs) {
     const Value value = Eval(*expr);
@@ -223,7 +229,7 @@ Interpreter::Flow Interpreter::ExecFilterBlock(const Stmt& stmt) {
     const Flow flow = ExecBody(stmt.bodies[0]);
     if (flow != Flow::kNormal) return flow;
   }
-  Write(Str(ApplyFilterChain(*stmt.exprs[0], TextValue(std::move(text)))));
+  WriteText(ApplyFilterChain(*stmt.exprs[0], TextValue(std::move(text))));
   return Flow::kNormal;
 }
 
@@ -380,7 +386,7 @@ void Interpreter::ExecCallBlock(const Stmt& stmt) {
   CallArgs args = EvalArguments(call);
   if (args.FindKeyword("caller")) Raise("got multiple values for keyword argument 'caller'");
   args.keyword.emplace_back("caller", MakeMacro(stmt));
-  Write(Str(Call(callee, std::move(args))));
+  WriteText(Call(callee, std::move(args)));
 }
 
 }  // namespace nibble::jinja
