@@ -220,11 +220,7 @@ Value Interpreter::EvalSlice(const Value& object, const Expr& slice) {
 
 Value Interpreter::EvalItem(const Expr& expr) {
   const Value object = Eval(*expr.parts[0]);
-  if (expr.parts[1]->kind == ExprKind::kSlice) {
-    // jinja2 folds slices of constants, and then gives undefined where Python would raise.
-    const bool folded = expr.parts[0]->kind == ExprKind::kConst && !object.IsString();
-    return folded ? UndefinedAttribute(object, Value::None()) : EvalSlice(object, *expr.parts[1]);
-  }
+  if (expr.parts[1]->kind == ExprKind::kSlice) return EvalSlice(object, *expr.parts[1]);
   if (expr.parts[1]->kind == ExprKind::kTuple) {
     // x[1:2, 3]: no value takes such an index.
     const auto& parts = expr.parts[1]->parts;

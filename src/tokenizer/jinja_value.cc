@@ -379,7 +379,7 @@ std::function<std::optional<Value>()> Iterate(const Value& value) {
         if (pos >= text.size()) return std::nullopt;
         const size_t begin = pos;
         NextCodePoint(text, pos);
-        return Value::String(text.substr(begin, pos - begin), value.IsMarkup());
+        return Value::String(text.substr(begin, pos - begin));
       };
     case Kind::kList:
     case Kind::kTuple:
