@@ -25,6 +25,7 @@ struct SpmFile {
   bool whitespace_as_suffix = false;
   int64_t unk = 0, bos = 1, eos = 2, pad = -1;
   std::string_view charsmap;
+  std::string_view unknown_surface = " \xE2\x81\x87 ";  // what unknown text decodes to
   SentencePieceOptions normalizer;
 };
 
@@ -90,6 +91,9 @@ Status ReadTrainer(std::string_view bytes, SpmFile& file) {
         break;
       case 42:
         file.eos = field.AsInt();
+        break;
+      case 44:
+        file.unknown_surface = field.bytes;
         break;
       case 43:
         file.pad = field.AsInt();
@@ -238,8 +242,13 @@ Result<TokenizerParts> SentencePieceParts(std::string_view bytes,
       parts.added.push_back({.content = std::string(piece), .id = id, .special = true});
     }
     const int byte = kind == TokenKind::kByte ? ByteOfToken(piece) : -1;
-    parts.bytes.push_back(byte >= 0 ? std::string(1, static_cast<char>(byte))
-                                    : UnescapeSpaces(piece));
+    if (byte >= 0) {
+      parts.bytes.emplace_back(1, static_cast<char>(byte));
+    } else if (kind == TokenKind::kUnknown) {
+      parts.bytes.emplace_back(file.unknown_surface);
+    } else {
+      parts.bytes.push_back(UnescapeSpaces(piece));
+    }
   }
   if (!parts.unknown) return BadInput("the model has no unknown piece");
   parts.bos = IdOrNone(vocabulary, file.bos);

@@ -86,7 +86,7 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Result<Tokenizer> Tokenizer::Make(TokenizerParts parts) {
   std::vector<AddedToken> raw, normalized;
   for (AddedToken& token : parts.added) {
-    (token.normalized && !parts.normalizers.empty() ? normalized : raw).push_back(std::move(token));
+    (token.normalized ? normalized : raw).push_back(std::move(token));
   }
   parts.added.clear();
   for (AddedToken& token : normalized) {

@@ -87,7 +87,9 @@ class Unigram final : public TokenModel {
       const size_t char_length = DecodeUtf8Safely(piece, start).length;
       bool single = false;
       trie_.ForEachPrefix(piece.substr(start), [&](size_t length, int32_t id) {
-        reach(start + length, ScoreOf(id, length) + before, id, start);
+        // The unknown token's own text counts as unknown, and fuses (Hugging Face).
+        const bool unknown = options_.unknown.unknown == TokenId{id};
+        reach(start + length, ScoreOf(id, length) + before, unknown ? kUnknownId : id, start);
         single = single || length == char_length;
       });
       if (!single) reach(start + char_length, unknown_score_ + before, kUnknownId, start);
@@ -104,6 +106,10 @@ class Unigram final : public TokenModel {
 
   Status EmitUnknown(std::string_view text, std::vector<TokenId>& out) const {
     const UnknownRule& rule = options_.unknown;
+    if (rule.unknown && text == options_.pieces[static_cast<size_t>(rule.unknown->value())]) {
+      out.push_back(*rule.unknown);
+      return {};
+    }
     const bool all_bytes = rule.byte_fallback && std::ranges::all_of(text, [&](char c) {
                              return rule.byte_tokens[static_cast<uint8_t>(c)] >= 0;
                            });
