@@ -1,10 +1,13 @@
 #include "engine/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
 
+#include "kernels/elementwise.h"
+#include "kernels/sampling.h"
 #include "kernels/scalar_math.h"
 
 namespace nibble {
@@ -14,12 +17,17 @@ double Information(const Candidate& candidate, double log_total) {
   return log_total - double{candidate.logit};
 }
 
-// Leaves the k best (all, if there are fewer); the k-th is the last.
-void KeepBest(Candidates& candidates, size_t k) {
-  if (candidates.size() <= k) return;
-  std::nth_element(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(k) - 1,
-                   candidates.end(), MoreProbable);
-  candidates.resize(k);
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+Candidates WithIds(std::span<const float> logits, std::span<const int32_t> ids) {
+  Candidates candidates;
+  candidates.reserve(ids.size());
+  for (int32_t id : ids) {
+    if (logits[static_cast<size_t>(id)] > kNever) {
+      candidates.push_back({TokenId{id}, logits[static_cast<size_t>(id)]});
+    }
+  }
+  return candidates;
 }
 
 // Visits items in the order of less until done(item) is true, and returns how many were visited:
@@ -51,33 +59,33 @@ double LogTotal(const Candidates& candidates) {
   return max + Log(total);
 }
 
-Candidates TopOf(std::span<const float> logits, int k) {
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  Candidates best;
-  const bool all = k <= 0 || static_cast<size_t>(k) >= logits.size();
-  const size_t keep = all ? logits.size() : static_cast<size_t>(k);
-  const size_t room = all ? logits.size() + 1 : 2 * keep + 64;
-  best.reserve(std::min(room, logits.size()));
-  float threshold = kNever;  // of the k-th best so far; an equal one comes later and loses
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] > threshold)) continue;
-    best.push_back({TokenId{static_cast<int32_t>(i)}, logits[i]});
-    if (best.size() < room) continue;
-    KeepBest(best, keep);
-    threshold = best[keep - 1].logit;
+Candidates TopOf(const KernelTable& kernels, std::span<const float> logits, int k) {
+  Candidates top;
+  if (k > 0 && static_cast<size_t>(k) < logits.size()) {
+    std::vector<int32_t> ids;
+    SelectTopK(kernels, logits, k, ids);
+    return WithIds(logits, ids);
   }
-  if (!all) KeepTopK(best, k);
-  return best;
+  top.reserve(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > kNever) top.push_back({TokenId{static_cast<int32_t>(i)}, logits[i]});
+  }
+  return top;
 }
 
-void KeepTopK(Candidates& candidates, int k) {
-  if (k <= 0) return;
-  KeepBest(candidates, static_cast<size_t>(k));
-  std::ranges::sort(candidates, MoreProbable);
+Candidates NucleusOf(const KernelTable& kernels, std::span<const float> logits, double p) {
+  const double total = ComputeLogSumExp(kernels, logits).log_sum_exp;
+  // The nucleus is nearly always small: ask for a little first, for more when it was not enough.
+  constexpr int64_t kFirst = 256;
+  for (int64_t k = kFirst;; k *= 8) {
+    const bool all = k >= static_cast<int64_t>(logits.size());
+    Candidates candidates = TopOf(kernels, logits, all ? 0 : static_cast<int>(k));
+    if (KeepTopP(candidates, p, total) || all) return candidates;
+  }
 }
 
-void KeepTopP(Candidates& candidates, double p, double log_total) {
-  if (p >= 1) return;
+bool KeepTopP(Candidates& candidates, double p, double log_total) {
+  if (p >= 1) return true;
   double reached = 0;
   const size_t kept =
       SortUntil(std::span(candidates), MoreProbable, [&](const Candidate& candidate) {
@@ -85,6 +93,7 @@ void KeepTopP(Candidates& candidates, double p, double log_total) {
         return reached >= p;
       });
   candidates.resize(kept);
+  return reached >= p;
 }
 
 void KeepMinP(Candidates& candidates, double p) {
@@ -92,6 +101,17 @@ void KeepMinP(Candidates& candidates, double p) {
   const double max = std::ranges::max_element(candidates, {}, &Candidate::logit)->logit;
   const double least = max + std::min(0.0, Log(p));
   std::erase_if(candidates, [&](const Candidate& c) { return double{c.logit} < least; });
+}
+
+Candidates MinPOf(const KernelTable& kernels, std::span<const float> logits, double p) {
+  const float max = MaxLogit(kernels, logits);
+  // A little too low, so that rounding to float loses nobody; KeepMinP decides.
+  const float least = static_cast<float>(double{max} + Log(p));
+  std::vector<int32_t> ids;
+  CollectAtLeast(kernels, logits, std::nextafter(least, kNever), ids);
+  Candidates candidates = WithIds(logits, ids);
+  KeepMinP(candidates, p);
+  return candidates;
 }
 
 void KeepTypical(Candidates& candidates, double p, double log_total) {

@@ -8,6 +8,8 @@
 
 namespace nibble {
 
+struct KernelTable;
+
 struct Candidate {
   TokenId id;
   float logit = 0;
@@ -28,18 +30,22 @@ using Candidates = std::vector<Candidate>;
 double LogTotal(const Candidates& candidates);
 
 // The k most probable tokens of a row of logits, most probable first; k <= 0: all of them, in order
-// of ids. Tokens of -infinity are left out. One pass that keeps what beats the k-th so far.
-Candidates TopOf(std::span<const float> logits, int k);
-
-// Keeps the k most probable, most probable first.
-void KeepTopK(Candidates& candidates, int k);
+// of ids. Tokens of -infinity are left out; there is no NaN. The row is never sorted.
+Candidates TopOf(const KernelTable& kernels, std::span<const float> logits, int k);
 
 // Keeps the smallest set of most probable tokens whose probability reaches p (nucleus sampling,
-// Holtzman et al. 2020), most probable first. log_total: LogTotal of the list.
-void KeepTopP(Candidates& candidates, double p, double log_total);
+// Holtzman et al. 2020), most probable first. log_total: LogTotal of the list, or of a longer one
+// of which this is the most probable part: then false means that this part does not reach p.
+bool KeepTopP(Candidates& candidates, double p, double log_total);
 
 // Keeps tokens of at least p times the largest probability (Nguyen et al. 2024).
 void KeepMinP(Candidates& candidates, double p);
+
+// KeepTopP over the whole row, without a list of all of it.
+Candidates NucleusOf(const KernelTable& kernels, std::span<const float> logits, double p);
+
+// KeepMinP over the whole row, without a list of all of it.
+Candidates MinPOf(const KernelTable& kernels, std::span<const float> logits, double p);
 
 // Locally typical sampling (Meister et al. 2022): keeps the smallest set of tokens whose
 // information is closest to the entropy and whose probability exceeds p, closest first.

@@ -49,7 +49,7 @@ struct EnginePlan {
   std::string Describe() const;  // one line for people: every part and the sum
 };
 
-// A snapshot of what the engine has done so far.
+// What the engine has done, as of the end of its last step.
 struct EngineStats {
   int waiting = 0;
   int running = 0;

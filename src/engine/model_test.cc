@@ -141,7 +141,6 @@ void ExpectSameBits(const std::filesystem::path& path, EngineOptions options, in
     const auto engine = Load(path, batched);
     ASSERT_TRUE(engine);
     EXPECT_TRUE(Together(*engine, requests) == expected) << threads;
-    EXPECT_EQ(engine->Stats().kv_pages_used, 0);
   }
 }
 

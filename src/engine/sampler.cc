@@ -1,11 +1,13 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <cstdint>
 #include <limits>
 
 #include "engine/candidates.h"
 #include "kernels/elementwise.h"
+#include "kernels/sampling.h"
 
 namespace nibble {
 namespace {
@@ -17,6 +19,9 @@ Status CheckRange(const char* name, double value, double low, double high) {
   if (value >= low && value <= high) return {};
   return BadInput("{} is {}, expected a number from {} to {}", name, value, low, high);
 }
+
+constexpr uint32_t kExponent = 0x7F800000;
+constexpr uint32_t kMinusInfinity = 0xFF800000;
 
 bool Penalises(const SamplingParams& p) {
   return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
@@ -62,33 +67,23 @@ void ApplyBiasAndPenalties(const SamplingParams& params, const SamplerState& sta
   }
 }
 
-Result<TokenId> MostProbable(std::span<const float> logits) {
-  // Lanes: a single running maximum would wait for itself at every element.
-  constexpr size_t kLanes = 16;
-  constexpr float kLow = -std::numeric_limits<float>::infinity();
-  constexpr float kMost = std::numeric_limits<float>::max();
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, kLow);
-  int bad = 0;
-  const size_t whole = logits.size() / kLanes * kLanes;
-  for (size_t i = 0; i < whole; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const float x = logits[i + lane];
-      bad |= !(x <= kMost);
-      lanes[lane] = x > lanes[lane] ? x : lanes[lane];
-    }
-  }
-  float max = *std::max_element(lanes, lanes + kLanes);
-  for (size_t i = whole; i < logits.size(); ++i) {
-    bad |= !(logits[i] <= kMost);
-    max = std::max(max, logits[i]);
+Result<TokenId> MostProbable(const KernelTable& kernels, std::span<const float> logits) {
+  // NaN and +infinity by their bits: as integers, one pass of vector instructions.
+  uint32_t bad = 0;
+  for (const float x : logits) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x);
+    bad |= static_cast<uint32_t>((bits & kExponent) == kExponent && bits != kMinusInfinity);
   }
   if (bad != 0) {
-    const auto at = std::ranges::find_if(logits, [](float x) { return !(x <= kMost); });
+    const auto at = std::ranges::find_if(
+        logits, [](float x) { return !(x <= std::numeric_limits<float>::max()); });
     return BadInput("the logit of token {} is {}", at - logits.begin(), *at);
   }
-  if (max == kLow) return BadInput("every token is forbidden");
-  return TokenId{static_cast<int32_t>(std::ranges::find(logits, max) - logits.begin())};
+  const int best = ArgMaxLogit(kernels, logits);
+  if (logits[static_cast<size_t>(best)] == -std::numeric_limits<float>::infinity()) {
+    return BadInput("every token is forbidden");
+  }
+  return TokenId{best};
 }
 
 Sampler::Sampler(int vocabulary, const KernelTable& kernels)
@@ -102,13 +97,13 @@ size_t Sampler::Bytes(int vocabulary) {
 Result<Drawn> Sampler::Draw(const SamplingParams& params, const SamplerState& state, int choice,
                             int logprobs, std::span<const float> logits) {
   Drawn drawn;
-  NIBBLE_TRY(drawn.id, MostProbable(logits));
+  NIBBLE_TRY(drawn.id, MostProbable(*kernels_, logits));
   std::span<const float> effective = logits;
   if (HasBiasOrPenalties(params, state)) {
     std::ranges::copy(logits, changed_.begin());
     ApplyBiasAndPenalties(params, state, changed_);
     effective = changed_;
-    NIBBLE_TRY(drawn.id, MostProbable(effective));
+    NIBBLE_TRY(drawn.id, MostProbable(*kernels_, effective));
   }
   if (params.temperature >= kLeastTemperature) {
     drawn.id = DrawRandom(params, state, choice, effective);
@@ -118,7 +113,7 @@ Result<Drawn> Sampler::Draw(const SamplingParams& params, const SamplerState& st
   auto logprob = [&](float logit) { return static_cast<float>(double{logit} - total); };
   drawn.logprob = logprob(logits[drawn.id.value()]);
   if (logprobs == 0) return drawn;
-  for (const Candidate& candidate : TopOf(logits, logprobs)) {
+  for (const Candidate& candidate : TopOf(*kernels_, logits, logprobs)) {
     drawn.top.push_back({candidate.id, logprob(candidate.logit)});
   }
   return drawn;
@@ -126,17 +121,30 @@ Result<Drawn> Sampler::Draw(const SamplingParams& params, const SamplerState& st
 
 TokenId Sampler::DrawRandom(const SamplingParams& params, const SamplerState& state, int choice,
                             std::span<const float> logits) const {
-  Candidates candidates = TopOf(logits, params.top_k);
-  // Over a whole vocabulary the vector kernel sums; its bits are the same everywhere, too.
-  auto total = [&] {
-    return candidates.size() == logits.size() ? ComputeLogSumExp(*kernels_, logits).log_sum_exp
-                                              : LogTotal(candidates);
-  };
-  if (params.typical_p < 1) KeepTypical(candidates, params.typical_p, total());
-  if (params.top_p < 1) KeepTopP(candidates, params.top_p, total());
-  KeepMinP(candidates, params.min_p);
-  return DrawGumbelMax(candidates, params.temperature,
+  return DrawGumbelMax(Filter(params, logits), params.temperature,
                        DrawKey(params.seed, choice, state.position()));
+}
+
+// The first filter of a large vocabulary works on the row itself, the others on what it leaves.
+Candidates Sampler::Filter(const SamplingParams& params, std::span<const float> logits) const {
+  Candidates candidates;
+  if (params.top_k == 0 && params.typical_p >= 1 && params.top_p < 1) {
+    candidates = NucleusOf(*kernels_, logits, params.top_p);
+    KeepMinP(candidates, params.min_p);
+    return candidates;
+  }
+  if (params.top_k == 0 && params.typical_p >= 1 && params.min_p > 0) {
+    return MinPOf(*kernels_, logits, params.min_p);
+  }
+  candidates = TopOf(*kernels_, logits, params.top_k);
+  if (params.typical_p < 1) {
+    KeepTypical(
+        candidates, params.typical_p,
+        params.top_k == 0 ? ComputeLogSumExp(*kernels_, logits).log_sum_exp : LogTotal(candidates));
+  }
+  if (params.top_p < 1) KeepTopP(candidates, params.top_p, LogTotal(candidates));
+  KeepMinP(candidates, params.min_p);
+  return candidates;
 }
 
 }  // namespace nibble

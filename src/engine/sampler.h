@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/candidates.h"
 #include "engine/request.h"
 #include "engine/sampler_state.h"
 
@@ -26,7 +27,7 @@ bool HasBiasOrPenalties(const SamplingParams& params, const SamplerState& state)
 
 // The most probable token, ties to the lower id. Error: NaN or +infinity among the logits, or
 // nothing but -infinity; the message is about a row of logits.
-Result<TokenId> MostProbable(std::span<const float> logits);
+Result<TokenId> MostProbable(const KernelTable& kernels, std::span<const float> logits);
 
 struct Drawn {
   TokenId id;
@@ -50,6 +51,7 @@ class Sampler {
  private:
   TokenId DrawRandom(const SamplingParams& params, const SamplerState& state, int choice,
                      std::span<const float> logits) const;
+  Candidates Filter(const SamplingParams& params, std::span<const float> logits) const;
 
   const KernelTable* kernels_;
   std::vector<float> changed_;  // [vocabulary] logits after bias and penalties

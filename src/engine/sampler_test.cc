@@ -53,7 +53,9 @@ Candidates Sorted(std::span<const float> logits) {
   return all;
 }
 
-Sampler MakeSampler(int vocabulary) { return Sampler(vocabulary, KernelsFor(Isa::kScalar)); }
+const KernelTable& Kernels() { return KernelsFor(Isa::kScalar); }
+
+Sampler MakeSampler(int vocabulary) { return Sampler(vocabulary, Kernels()); }
 
 TEST(MostProbable, FindsTheFirstMaximumAndRefusesNan) {
   for (int n : {1, 2, 15, 16, 17, 31, 32, 33, 1000}) {
@@ -62,13 +64,13 @@ TEST(MostProbable, FindsTheFirstMaximumAndRefusesNan) {
       std::vector<float> row = logits;
       row[at] = 100;
       row[n - 1] = 100;
-      EXPECT_EQ(MostProbable(row)->value(), at);
+      EXPECT_EQ(MostProbable(Kernels(), row)->value(), at);
       row[at] = std::nanf("");
-      EXPECT_FALSE(MostProbable(row));
+      EXPECT_FALSE(MostProbable(Kernels(), row));
       row[at] = kInfinity;
-      EXPECT_FALSE(MostProbable(row));
+      EXPECT_FALSE(MostProbable(Kernels(), row));
       row[at] = -kInfinity;
-      EXPECT_EQ(MostProbable(row).has_value(), n > 1);
+      EXPECT_EQ(MostProbable(Kernels(), row).has_value(), n > 1);
     }
   }
 }
@@ -79,7 +81,7 @@ TEST(TopOf, EqualsSortingEverything) {
     for (float& x : logits) x = std::round(x * 4) / 4;  // many ties
     const Candidates sorted = Sorted(logits);
     for (int k : {1, 2, 40, 200, 4999, 5000, 9000}) {
-      Candidates top = TopOf(logits, k);
+      Candidates top = TopOf(Kernels(), logits, k);
       if (k >= n) std::ranges::sort(top, MoreProbable);  // all, in order of ids
       ASSERT_EQ(top.size(), static_cast<size_t>(std::min(k, n)));
       for (size_t i = 0; i < top.size(); ++i) ASSERT_EQ(top[i].id, sorted[i].id) << n << " " << k;
@@ -89,8 +91,8 @@ TEST(TopOf, EqualsSortingEverything) {
 
 TEST(TopOf, LeavesForbiddenTokensOut) {
   const std::vector<float> logits = {1, -kInfinity, 3, -kInfinity};
-  EXPECT_EQ(Ids(TopOf(logits, 0)), (std::set<int>{0, 2}));
-  EXPECT_EQ(Ids(TopOf(logits, 3)), (std::set<int>{0, 2}));
+  EXPECT_EQ(Ids(TopOf(Kernels(), logits, 0)), (std::set<int>{0, 2}));
+  EXPECT_EQ(Ids(TopOf(Kernels(), logits, 3)), (std::set<int>{0, 2}));
 }
 
 TEST(KeepTopP, KeepsTheSmallestPrefixThatReachesP) {
@@ -106,9 +108,12 @@ TEST(KeepTopP, KeepsTheSmallestPrefixThatReachesP) {
         reached += p[i];
       }
       if (limit == 1.0) expected = Ids(sorted);
-      Candidates kept = TopOf(logits, 0);
+      Candidates kept = TopOf(Kernels(), logits, 0);
       KeepTopP(kept, limit, LogTotal(kept));
       EXPECT_EQ(Ids(kept), expected) << spread << " " << limit;
+      if (limit < 1) {
+        EXPECT_EQ(Ids(NucleusOf(Kernels(), logits, limit)), expected) << spread << " " << limit;
+      }
     }
   }
 }
@@ -122,9 +127,12 @@ TEST(KeepMinP, KeepsWhatIsCloseToTheMaximum) {
     for (size_t i = 0; i < sorted.size(); ++i) {
       if (p[i] >= limit * p[0] * (1 - 1e-12)) expected.insert(sorted[i].id.value());
     }
-    Candidates kept = TopOf(logits, 0);
+    Candidates kept = TopOf(Kernels(), logits, 0);
     KeepMinP(kept, limit);
     EXPECT_EQ(Ids(kept), expected) << limit;
+    if (limit > 0) {
+      EXPECT_EQ(Ids(MinPOf(Kernels(), logits, limit)), expected) << limit;
+    }
   }
 }
 
@@ -144,7 +152,7 @@ TEST(KeepTypical, KeepsWhatIsClosestToTheEntropy) {
       expected.insert(all[order[i]].id.value());
       reached += p[order[i]];
     }
-    Candidates kept = TopOf(logits, 0);
+    Candidates kept = TopOf(Kernels(), logits, 0);
     KeepTypical(kept, limit, LogTotal(kept));
     EXPECT_EQ(Ids(kept), expected) << limit;
   }
@@ -194,7 +202,7 @@ TEST(DrawKey, UniformsStayInsideTheOpenInterval) {
 
 TEST(DrawGumbelMax, EqualsTheFormulaWithoutShortcuts) {
   const std::vector<float> logits = RandomLogits(2000, 8, 2);
-  const Candidates all = TopOf(logits, 0);
+  const Candidates all = TopOf(Kernels(), logits, 0);
   for (int position = 0; position < 200; ++position) {
     for (double temperature : {0.3, 1.0, 5.0}) {
       const DrawKey key(77, 1, position);
@@ -231,7 +239,7 @@ double ChiSquare(const Candidates& candidates, double temperature, uint64_t seed
 
 TEST(DrawGumbelMax, DrawsFromTheSoftmax) {
   const std::vector<float> logits = {0.5F, -1, 2, 1.3F, 0, -0.4F, 1.9F, 0.1F};
-  const Candidates all = TopOf(logits, 0);
+  const Candidates all = TopOf(Kernels(), logits, 0);
   // 7 degrees of freedom: 24.3 is exceeded with probability 0.001.
   EXPECT_LT(ChiSquare(all, 1.0, 1, 40000), 24.3);
   EXPECT_LT(ChiSquare(all, 0.7, 2, 40000), 24.3);
@@ -281,7 +289,7 @@ TEST(Sampler, AppliesTheFiltersInOrder) {
   params.top_p = 0.8F;
   params.min_p = 0.05F;
   params.seed = 4;
-  Candidates allowed = TopOf(logits, 60);
+  Candidates allowed = TopOf(Kernels(), logits, 60);
   KeepTypical(allowed, params.typical_p, LogTotal(allowed));
   KeepTopP(allowed, params.top_p, LogTotal(allowed));
   KeepMinP(allowed, params.min_p);
