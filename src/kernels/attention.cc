@@ -137,7 +137,7 @@ class Job {
     task.head_dim = shape_.head_dim;
     task.window = shape_.window;
     task.cap_log2e = cap_log2e_;
-    task.prefetch = unit.sequence->rows * group_ <= 2 * kRowBlock;
+    task.prefetch = unit.sequence->rows * group_ <= 8 * kRowBlock;
     task.positions = positions;
     task.q = query;
     task.o = result.o;
@@ -280,7 +280,10 @@ class Waves {
 
  private:
   Partial SplitAt(int wave, int index) const {
-    return PartialAt(partials_, static_cast<size_t>((wave & 1) * plan_.wave + index), plan_.dim);
+    return PartialAt(partials_,
+                     static_cast<size_t>(wave & 1) * static_cast<size_t>(plan_.wave) +
+                         static_cast<size_t>(index),
+                     plan_.dim);
   }
 
   float* Scratch(int thread) const {
