@@ -1,4 +1,9 @@
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "kernels/kernel_table.h"
 #include "model/config/model_file.h"
@@ -24,6 +29,36 @@ TEST(MemoryPlan, IsKeptByARealModel) {
   EXPECT_LE(after.total, before.total + plan.Total() + slack);
   EXPECT_GE(after.private_ + slack, before.private_ + plan.weight_bytes);
 }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define NIBBLE_NO_LIMIT 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define NIBBLE_NO_LIMIT 1
+#endif
+#endif
+
+#ifndef NIBBLE_NO_LIMIT
+// In a process of its own: exits with 0 when loading is refused for want of memory with the plan.
+[[noreturn]] void LoadWithLittleMemory(const std::filesystem::path& path) {
+  ThreadPool pool(1);
+  std::ifstream statm("/proc/self/statm");
+  size_t pages = 0;
+  statm >> pages;
+  const size_t room = size_t{140} << 20;  // the mapped file and half of the weights
+  const rlimit limit{.rlim_cur = pages * 4096 + room, .rlim_max = pages * 4096 + room};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) std::exit(2);
+  const auto decoder = Decoder::Load(path, {}, KernelsFor(Isa::kScalar), pool);
+  if (decoder || decoder.error().kind != ErrorKind::kNoRoom) std::exit(3);
+  const std::string& message = decoder.error().message;
+  std::exit(message.find("weights 9") != std::string::npos ? 0 : 4);
+}
+
+TEST(MemoryPlanDeathTest, NoRoomIsAnErrorWithThePlan) {
+  NIBBLE_PULLED_OR_SKIP(path, "SmolLM2-135M-Instruct.Q4_1.gguf");
+  EXPECT_EXIT(LoadWithLittleMemory(path), ::testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST(MemoryPlan, TiedEmbeddingsAreStoredOnce) {
   NIBBLE_SHARED_OR_SKIP(tied, "models/hf-320/qwen2");

@@ -202,6 +202,8 @@ Status ReadRopeScaling(const Keys& keys, RopeConfig& rope, int context) {
     NIBBLE_TRY(rope.beta_slow, keys.DoubleOr("rope.scaling.yarn_beta_slow", 1));
     NIBBLE_TRY(rope.mscale_all_dim, keys.DoubleOr("rope.scaling.yarn_log_multiplier", 0));
     if (rope.mscale_all_dim != 0) rope.mscale = 1;
+    NIBBLE_TRY(const double more, keys.DoubleOr("rope.scaling.yarn_attn_factor", 1));
+    rope.attention_multiplier *= more;
   } else if (type == "linear" || (type.empty() && rope.factor != 1)) {
     rope.scaling = RopeScaling::kLinear;
   } else if (type.empty() || type == "none") {

@@ -58,6 +58,7 @@ Status ValidateRope(const RopeConfig& rope, int head_dim) {
                       rope.high_freq_factor, rope.low_freq_factor);
     }
   }
+  NIBBLE_RETURN_IF_ERROR(Positive("rope attention factor", rope.attention_multiplier));
   if (!std::isfinite(rope.attention_factor) || rope.attention_factor < 0) {
     return BadInput("rope attention factor: expected a positive number, found {}",
                     rope.attention_factor);
