@@ -49,6 +49,15 @@ const SafetensorsDtype* FindSafetensorsDtype(std::string_view name) {
   return nullptr;
 }
 
+Status RefuseAdapterFolder(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "adapter_config.json";
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return {};
+  NIBBLE_TRY(const JsonDocument document, JsonDocument::ReadFile(path.string()));
+  const auto base = document.root().GetStringOr("base_model_name_or_path", "not named");
+  return BadInput("{}: a LoRA adapter, not a model: give the model it was trained for ({})",
+                  folder.string(), base.value_or("not named"));
+}
+
 Result<SafetensorsModel> SafetensorsModel::Open(const std::filesystem::path& path) try {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
@@ -58,6 +67,7 @@ Result<SafetensorsModel> SafetensorsModel::Open(const std::filesystem::path& pat
     if (std::filesystem::exists(path / kFileName, ignored)) {
       return SafetensorsParser::OpenFile(path / kFileName);
     }
+    NIBBLE_RETURN_IF_ERROR(RefuseAdapterFolder(path));
     return BadInput("{}: expected {} or {} in this folder", path.string(), kIndexName, kFileName);
   }
   // One shard of several: its index opens all.

@@ -26,6 +26,10 @@ struct SafetensorsDtype {
 std::span<const SafetensorsDtype> SafetensorsDtypes();
 const SafetensorsDtype* FindSafetensorsDtype(std::string_view name);  // null when unknown
 
+// An error that says so when the folder holds a LoRA adapter (PEFT's adapter_config.json) instead
+// of a model, with the model it belongs to.
+Status RefuseAdapterFolder(const std::filesystem::path& folder);
+
 // A safetensors model: one file, or the files of a model.safetensors.index.json. The headers have
 // been checked: no repeated names, no overlaps or holes, sizes equal to dtype × shape.
 class SafetensorsModel {

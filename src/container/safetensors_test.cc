@@ -197,6 +197,18 @@ TEST(Safetensors, IndexErrorsNameFileAndTensor) {
   contains(error_with("{"), "index.json: line 1");
 }
 
+TEST(Safetensors, RefusesAnAdapterByName) {
+  const testing::TempDir folder;
+  EXPECT_TRUE(RefuseAdapterFolder(folder.path()).has_value());
+  std::ofstream(folder.path() / "adapter_config.json")
+      << R"({"base_model_name_or_path": "org/base", "peft_type": "LORA"})";
+  WriteOne(folder.path() / "adapter_model.safetensors", "x.lora_A.weight", 1.0f);
+  const auto model = SafetensorsModel::Open(folder.path());
+  ASSERT_FALSE(model.has_value());
+  EXPECT_NE(model.error().message.find("a LoRA adapter, not a model"), std::string::npos);
+  EXPECT_NE(model.error().message.find("(org/base)"), std::string::npos);
+}
+
 TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
   const testing::TempDir folder;
   const fs::path path = folder.path() / "out.safetensors";

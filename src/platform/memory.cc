@@ -107,7 +107,8 @@ AlignedBuffer::~AlignedBuffer() {
 }
 
 Result<MappedFile> MappedFile::Open(const std::filesystem::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: a named pipe would wait here for a writer.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.ok()) return BadInput("{}: cannot open: {}", path.string(), ErrnoText());
   struct stat info = {};
   if (fstat(file.get(), &info) != 0) {
