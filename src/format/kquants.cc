@@ -8,8 +8,22 @@ namespace {
 
 // Two-bit codes of Q2_K and Q3_K: half h, quarter t, lane l is element 128h + 32t + l.
 void CodesOfPairs(const uint8_t qs[64], uint8_t codes[kSuperBlock]) {
-  for (int e = 0; e < kSuperBlock; ++e) {
-    codes[e] = (qs[32 * (e / 128) + e % 32] >> (2 * ((e % 128) / 32))) & 3;
+  for (int half = 0; half < 2; ++half) {
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      for (int l = 0; l < 32; ++l) {
+        codes[128 * half + 32 * quarter + l] = (qs[32 * half + l] >> (2 * quarter)) & 3;
+      }
+    }
+  }
+}
+
+// Adds bit `to` of all codes: bit e / 32 of bits[e % 32]. (Nested loops vectorise: packing at load
+// runs through here.)
+void AddBits(const uint8_t bits[32], int to, uint8_t codes[kSuperBlock]) {
+  for (int g = 0; g < 8; ++g) {
+    for (int l = 0; l < 32; ++l) {
+      codes[32 * g + l] = static_cast<uint8_t>(codes[32 * g + l] | (((bits[l] >> g) & 1) << to));
+    }
   }
 }
 
@@ -44,9 +58,7 @@ void CodesOf(const BlockQ2K& block, uint8_t codes[kSuperBlock]) { CodesOfPairs(b
 
 void CodesOf(const BlockQ3K& block, uint8_t codes[kSuperBlock]) {
   CodesOfPairs(block.qs, codes);
-  for (int e = 0; e < kSuperBlock; ++e) {
-    codes[e] = static_cast<uint8_t>(codes[e] | (((block.hmask[e % 32] >> (e / 32)) & 1) << 2));
-  }
+  AddBits(block.hmask, 2, codes);
 }
 
 void CodesOf(const BlockQ4K& block, uint8_t codes[kSuperBlock]) {
@@ -55,19 +67,20 @@ void CodesOf(const BlockQ4K& block, uint8_t codes[kSuperBlock]) {
 
 void CodesOf(const BlockQ5K& block, uint8_t codes[kSuperBlock]) {
   CodesOfNibblePairs(block.qs, codes);
-  for (int e = 0; e < kSuperBlock; ++e) {
-    codes[e] = static_cast<uint8_t>(codes[e] | (((block.qh[e % 32] >> (e / 32)) & 1) << 4));
-  }
+  AddBits(block.qh, 4, codes);
 }
 
 void CodesOf(const BlockQ6K& block, uint8_t codes[kSuperBlock]) {
-  for (int e = 0; e < kSuperBlock; ++e) {
-    const int half = e / 128;
-    const int quarter = (e % 128) / 32;
-    const int lane = e % 32;
-    const int low = (block.ql[64 * half + lane + 32 * (quarter & 1)] >> (4 * (quarter >> 1))) & 15;
-    const int high = (block.qh[32 * half + lane] >> (2 * quarter)) & 3;
-    codes[e] = static_cast<uint8_t>(low | (high << 4));
+  for (int half = 0; half < 2; ++half) {
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      const uint8_t* ql = block.ql + 64 * half + 32 * (quarter & 1);
+      const uint8_t* qh = block.qh + 32 * half;
+      uint8_t* out = codes + 128 * half + 32 * quarter;
+      for (int l = 0; l < 32; ++l) {
+        const int low = (ql[l] >> (4 * (quarter >> 1))) & 15;
+        out[l] = static_cast<uint8_t>(low | (((qh[l] >> (2 * quarter)) & 3) << 4));
+      }
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "format/block_io.h"
 #include "format/scale_search.h"
@@ -83,8 +84,14 @@ void CodesOfNibbles(const uint8_t qs[16], uint8_t codes[32]) {
 
 void CodesOfNibblesAndHigh(const uint8_t qs[16], const uint8_t qh[4], uint8_t codes[32]) {
   CodesOfNibbles(qs, codes);
-  for (int e = 0; e < kBlock; ++e) {
-    codes[e] = static_cast<uint8_t>(codes[e] | (((qh[e / 8] >> (e % 8)) & 1) << 4));
+  for (int j = 0; j < 4; ++j) {
+    // Bit i of the byte spread to byte i: packing at load runs through here.
+    const uint64_t own_bits = (qh[j] * 0x0101010101010101u) & 0x8040201008040201u;
+    const uint64_t ones = ((own_bits + 0x7f7f7f7f7f7f7f7fu) >> 7) & 0x0101010101010101u;
+    uint64_t eight = 0;
+    std::memcpy(&eight, codes + 8 * j, sizeof eight);
+    eight |= ones << 4;
+    std::memcpy(codes + 8 * j, &eight, sizeof eight);
   }
 }
 
