@@ -92,7 +92,7 @@ TEST(Elementwise, RmsNormFollowsTheFormula) {
     const double inverse = 1 / std::sqrt(squares / n + 1e-5);
     for (int i = 0; i < n; ++i) {
       const double want = x[i] * inverse * w[i];
-      EXPECT_NEAR(y[i], want, (n / 32 + 12) * 0x1p-24 * std::fabs(want)) << n;
+      EXPECT_NEAR(y[i], want, (n / 32.0 + 12) * 0x1p-24 * std::fabs(want)) << n;
     }
   }
 }
@@ -214,8 +214,8 @@ class SameBits : public ::testing::TestWithParam<Isa> {
   void Check(const Op& op) {
     for (int n : kSizes) {
       for (int offset : {0, 1, 3}) {
-        auto a = RandomFloats(static_cast<size_t>(n + 64), static_cast<unsigned>(n), 8);
-        auto b = RandomFloats(static_cast<size_t>(n + 64), static_cast<unsigned>(n + 1));
+        auto a = RandomFloats(static_cast<size_t>(n) + 64, static_cast<unsigned>(n), 8);
+        auto b = RandomFloats(static_cast<size_t>(n) + 64, static_cast<unsigned>(n) + 1);
         for (size_t i = 0; i < a.size(); i += 5) a[i] *= 1e-3F;
         for (size_t i = 3; i < a.size(); i += 41) a[i] *= 20;
         if (n > 20) a[offset + 11] = 0;

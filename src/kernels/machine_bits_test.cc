@@ -74,15 +74,15 @@ TEST_P(MachineBits, RopeAndAttention) {
   auto q = Numbers(static_cast<size_t>(kTokens) * kHeads * kDim, 3, 4);
   auto k = Numbers(static_cast<size_t>(kTokens) * kKvHeads * kDim, 4, 4);
   const auto v = Numbers(k.size(), 5, 2);
-  std::vector<float> inv_freq;
+  std::vector<float> inv_freq(kDim / 2);
   std::vector<float> cos(kTokens * kDim / 2);
   std::vector<float> sin(cos.size());
   for (int i = 0; i < kDim / 2; ++i) {
-    inv_freq.push_back(static_cast<float>(Pow(10000, -2.0 * i / kDim)));
+    inv_freq[i] = static_cast<float>(Pow(10000, -2.0 * i / kDim));
   }
-  std::vector<Position> positions;
+  std::vector<Position> positions(kTokens);
   for (int p = 0; p < kTokens; ++p) {
-    positions.push_back(Position{p});
+    positions[p] = Position{p};
     FillRopeRow(Position{p}, inv_freq, 1, &cos[p * kDim / 2], &sin[p * kDim / 2]);
   }
   const KernelTable kernels = FloatTable(GetParam());
@@ -98,8 +98,8 @@ TEST_P(MachineBits, RopeAndAttention) {
   print.Add(k);
 
   const KvLayout layout = {KvFormat::kF16, KvFormat::kF16, kKvHeads, kDim};
-  std::vector<PageId> pages;
-  for (int p = 0; p < kTokens / kPageTokens + 1; ++p) pages.push_back(PageId{p});
+  std::vector<PageId> pages(kTokens / kPageTokens + 1);
+  for (size_t p = 0; p < pages.size(); ++p) pages[p] = PageId{static_cast<int32_t>(p)};
   AlignedBuffer arena = *AlignedBuffer::Allocate(layout.PieceBytes() * pages.size());
   const AttentionSequence sequence = {
       0, kTokens, Position{0}, {{arena.data(), layout.PieceBytes(), pages}, 0, layout}};

@@ -1,6 +1,7 @@
 #include "platform/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <cstring>
@@ -85,9 +86,11 @@ TEST(MappedFile, EmptyFileHasNoBytes) {
   EXPECT_TRUE(file->bytes().empty());
 }
 
-TEST(MappedFile, MissingFilesAndFoldersAreBadInput) {
+TEST(MappedFile, WhatIsNoRegularFileIsBadInput) {
   const testing::TempDir dir;
-  for (const fs::path& path : {dir.path() / "nothing", dir.path()}) {
+  // A named pipe without a writer must not be waited for.
+  ASSERT_EQ(mkfifo((dir.path() / "pipe").c_str(), 0600), 0);
+  for (const fs::path& path : {dir.path() / "nothing", dir.path() / "pipe", dir.path()}) {
     const auto file = MappedFile::Open(path);
     ASSERT_FALSE(file);
     EXPECT_EQ(file.error().kind, ErrorKind::kBadInput);
