@@ -64,18 +64,16 @@ void PackFloatPanel(const PackJob& job, int panel) {
   const int first = panel * kPanelRows;
   uint8_t* out =
       job.dst + static_cast<size_t>(panel) * static_cast<size_t>(job.chunks) * kBytes * kPanelRows;
-  for (int r = 0; r < kPanelRows; ++r) {
-    const bool real = first + r < job.rows;
-    const std::byte* row = job.src + static_cast<size_t>(first + r) * job.row_bytes;
-    for (int k = 0; k < job.chunks; ++k) {
-      uint8_t* element =
-          out + (static_cast<size_t>(k) * kPanelRows + static_cast<size_t>(r)) * kBytes;
-      if (real) {
-        std::memcpy(element, row + static_cast<size_t>(k) * kBytes, kBytes);
-      } else {
-        std::memset(element, 0, kBytes);
-      }
+  const int rows = std::min(kPanelRows, job.rows - first);
+  const std::byte* panel_rows = job.src + static_cast<size_t>(first) * job.row_bytes;
+  for (int k = 0; k < job.chunks; ++k, out += kBytes * kPanelRows) {
+    const std::byte* column = panel_rows + static_cast<size_t>(k) * kBytes;
+    for (int r = 0; r < rows; ++r) {
+      std::memcpy(out + static_cast<size_t>(r) * kBytes,
+                  column + static_cast<size_t>(r) * job.row_bytes, kBytes);
     }
+    const auto used = static_cast<size_t>(rows) * kBytes;
+    std::memset(out + used, 0, kBytes * kPanelRows - used);
   }
 }
 

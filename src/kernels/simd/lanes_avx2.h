@@ -144,6 +144,7 @@ NIBBLE_INLINE I32x16 DotU8I8(I32x16 acc, U8x64 w, int32_t a) {
 }
 constexpr int kTileTokens = 5;
 constexpr int kFusedTokens = 4;
+constexpr int kFusedLimit = 8;
 #else
 #define NIBBLE_DOT_MADDUBS 1
 NIBBLE_INLINE I32x16 MaddU8I8(U8x64 w, int32_t a) {
@@ -169,10 +170,11 @@ NIBBLE_INLINE U8x64 FlipTopBit(U8x64 x) {
 }
 constexpr int kTileTokens = 3;
 constexpr int kFusedTokens = 2;
+constexpr int kFusedLimit = 2;
 #endif
 
-// Register blocks (docs/performance.md): panels × tokens of the multiply from scratch, and the most
-// tokens of the kernel that unpacks in registers.
+// Register blocks (docs/performance.md): panels × tokens of the multiply from scratch, the most
+// tokens of the kernel that unpacks in registers, and how many tokens use that kernel.
 constexpr int kTilePanels = 1;
 constexpr int kFloatTileTokens = 4;
 

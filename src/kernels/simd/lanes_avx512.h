@@ -114,11 +114,12 @@ NIBBLE_INLINE U8x64 FlipTopBit(U8x64 a) {
 }
 #endif
 
-// Register blocks (docs/performance.md): panels × tokens of the multiply from scratch, and the most
-// tokens of the kernel that unpacks in registers.
+// Register blocks (docs/performance.md): panels × tokens of the multiply from scratch, the most
+// tokens of the kernel that unpacks in registers, and how many tokens use that kernel.
 constexpr int kTilePanels = 2;
 constexpr int kTileTokens = 8;
 constexpr int kFusedTokens = 8;
+constexpr int kFusedLimit = 32;
 constexpr int kFloatTileTokens = 8;
 
 }  // namespace

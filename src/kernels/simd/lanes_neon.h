@@ -184,11 +184,12 @@ NIBBLE_INLINE U8x64 FlipTopBit(U8x64 x) {
   return {veorq_u8(x.a, top), veorq_u8(x.b, top), veorq_u8(x.c, top), veorq_u8(x.d, top)};
 }
 
-// Register blocks: panels × tokens of the multiply from scratch, and the most tokens of the kernel
-// that unpacks in registers.
+// Register blocks: panels × tokens of the multiply from scratch, the most tokens of the kernel
+// that unpacks in registers, and how many tokens use that kernel.
 constexpr int kTilePanels = 1;
 constexpr int kTileTokens = 4;
 constexpr int kFusedTokens = 4;
+constexpr int kFusedLimit = 8;
 constexpr int kFloatTileTokens = 4;
 
 }  // namespace

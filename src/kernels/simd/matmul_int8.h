@@ -102,7 +102,6 @@ struct FusedWeights {
 
 // Depths unpacked at once: codes of two panels are 64 KiB, within any second-level cache.
 constexpr int kSliceDepth = 2048;
-constexpr int kShortSliceDepth = 256;  // few tokens: stay in the first level
 
 // Unpacked weights of kTilePanels panels. Inner index: panel, then 16 rows.
 struct alignas(64) Scratch {
@@ -320,7 +319,7 @@ constexpr int kBlockRuns = 8;
 
 // kTilePanels panels from `panel` on; where they pass the end, the last one is computed twice.
 template <Format F>
-void ScratchPanels(const MatmulJob& job, int panel, int end, int slice_depth) {
+void ScratchPanels(const MatmulJob& job, int panel, int end) {
   constexpr PanelLayout kLayout = PanelLayoutOf(F);
   constexpr Scheme kScheme = SchemeOf(F);
   constexpr int kTokenFloats = kTilePanels * 16;
@@ -330,8 +329,8 @@ void ScratchPanels(const MatmulJob& job, int panel, int end, int slice_depth) {
   for (int block = 0; block < job.run_count; block += kBlockRuns) {
     const int runs = job.run_count - block < kBlockRuns ? job.run_count - block : kBlockRuns;
     for (int i = 0; i < runs * kTokenTile * kTokenFloats; ++i) acc[i] = 0;
-    for (int slice = 0; slice < job.cols; slice += slice_depth) {
-      const int depth = job.cols - slice < slice_depth ? job.cols - slice : slice_depth;
+    for (int slice = 0; slice < job.cols; slice += kSliceDepth) {
+      const int depth = job.cols - slice < kSliceDepth ? job.cols - slice : kSliceDepth;
       for (int d = 0; d < depth && !unpacked; d += kLayout.block) {
         for (int r = 0; r < kTilePanels; ++r) {
           const int p = panel + r < end ? panel + r : end - 1;
@@ -364,10 +363,9 @@ template <Format F>
 void Int8Panels(const MatmulJob& job, int begin, int end) {
   int tokens = 0;
   for (int i = 0; i < job.run_count; ++i) tokens += job.runs[i].count;
-  if (tokens <= kFusedTokens) return FusedPanels<F>(job, begin, end);
-  const int slice = tokens <= 4 * kTokenTile ? kShortSliceDepth : kSliceDepth;
+  if (tokens <= kFusedLimit) return FusedPanels<F>(job, begin, end);
   for (int panel = begin; panel < end; panel += kTilePanels) {
-    ScratchPanels<F>(job, panel, end, slice);
+    ScratchPanels<F>(job, panel, end);
   }
 }
 
