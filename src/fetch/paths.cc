@@ -1,0 +1,130 @@
+#include "fetch/paths.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "base/sha256.h"
+
+namespace nibble {
+namespace fs = std::filesystem;
+
+std::optional<std::string> Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+fs::path HomeFolder() { return Environment("HOME").value_or("."); }
+
+fs::path CacheFolder() {
+  if (const auto cache = Environment("XDG_CACHE_HOME")) return *cache;
+  return HomeFolder() / ".cache";
+}
+
+fs::path HuggingFaceHub() {
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
+    if (const auto hub = Environment(name)) return *hub;
+  }
+  if (const auto home = Environment("HF_HOME")) return fs::path(*home) / "hub";
+  return CacheFolder() / "huggingface" / "hub";
+}
+
+fs::path LlamaCppCache() {
+  if (const auto cache = Environment("LLAMA_CACHE")) return *cache;
+  return CacheFolder() / "llama.cpp";
+}
+
+fs::path OllamaModels() {
+  if (const auto models = Environment("OLLAMA_MODELS")) return *models;
+  return HomeFolder() / ".ollama" / "models";
+}
+
+std::optional<fs::path> BuiltInModel() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return std::nullopt;
+  const fs::path folder =
+      program.parent_path().parent_path() / "share" / "nibble" / "models" / "shakespeare";
+  return fs::is_directory(folder, error) ? std::optional(folder) : std::nullopt;
+}
+
+Status MakeFolder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return IoError("{}: cannot create the folder: {}", folder.string(), error.message());
+  return {};
+}
+
+Result<ScratchFolder> ScratchFolder::Create(const fs::path& parent) {
+  NIBBLE_RETURN_IF_ERROR(MakeFolder(parent));
+  std::string name = (parent / ".pull-XXXXXX").string();
+  if (!::mkdtemp(name.data())) {
+    return IoError("{}: cannot create a folder: {}", parent.string(), std::strerror(errno));
+  }
+  return ScratchFolder(name);
+}
+
+ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
+    : path_(std::exchange(other.path_, fs::path())) {}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+}
+
+Status CommitFile(const fs::path& from, const fs::path& to) {
+  const int file = ::open(from.c_str(), O_RDWR | O_CLOEXEC);
+  const bool synced = file >= 0 && ::fsync(file) == 0;
+  const int cause = errno;
+  if (file >= 0) ::close(file);
+  if (!synced) return IoError("{}: cannot write: {}", from.string(), std::strerror(cause));
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error)
+    return IoError("{}: cannot rename to {}: {}", from.string(), to.string(), error.message());
+  // The new name itself must survive a power cut; where folders cannot be synced, it is as good as
+  // the file system makes it.
+  const int folder = ::open(to.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    ::fsync(folder);
+    ::close(folder);
+  }
+  return {};
+}
+
+Result<std::string> HashFile(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return IoError("{}: cannot open: {}", path.string(), std::strerror(errno));
+  Sha256 hash;
+  const auto buffer = std::make_unique<std::array<char, 1 << 18>>();
+  while (file.read(buffer->data(), buffer->size()) || file.gcount() > 0) {
+    hash.Update(std::string_view(buffer->data(), size_t(file.gcount())));
+  }
+  if (file.bad()) return IoError("{}: cannot read", path.string());
+  return hash.HexDigest();
+}
+
+Status CheckFreeSpace(const fs::path& folder, uint64_t bytes) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error || space.available >= bytes) return {};
+  return Fail(ErrorKind::kNoRoom, "{}: the download needs {} and the disk has {} free",
+              folder.string(), HumanBytes(bytes), HumanBytes(space.available));
+}
+
+std::string HumanBytes(uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  double value = double(bytes);
+  size_t unit = 0;
+  for (; value >= 999.95 && unit < 4; ++unit) value /= 1000;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+}  // namespace nibble
