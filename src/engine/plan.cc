@@ -10,13 +10,13 @@
 namespace nibble {
 namespace {
 
-// The program, its libraries' data and the allocator's slack: measured at 7 MB; each thread's stack
-// and arena touch about 0.1 MB.
-constexpr size_t kProcessBytes = size_t{8} << 20;
+// What the process holds in private memory beside all that: data of its libraries and the slack of
+// the allocator; each thread's stack and arena touch about 0.1 MB.
+constexpr size_t kProcessBytes = size_t{3} << 20;
 constexpr size_t kThreadBytes = size_t{128} << 10;
 // Spelling, bytes, index entry and merges of one token, measured over the vocabularies of SmolLM2
 // (49,152 tokens) and Gemma 3 (262,144).
-constexpr size_t kTokenBytes = 180;
+constexpr size_t kTokenBytes = 165;
 
 constexpr int kMostKvTokens = 1 << 28;
 

@@ -48,8 +48,9 @@ Candidates Sorted(std::span<const float> logits) {
   for (size_t i = 0; i < logits.size(); ++i) {
     all.push_back({TokenId{static_cast<int>(i)}, logits[i]});
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+  std::ranges::sort(all, [](const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+  });
   return all;
 }
 
