@@ -378,6 +378,11 @@ class Downloader {
           "the server",
           ShownUrl(url_), digest, expected);
     }
+    const Status verified = options_.verify ? options_.verify(part_path_) : Status();
+    if (!verified) {
+      RemovePart();
+      return Within(ShownUrl(url_), verified.error());
+    }
     NIBBLE_RETURN_IF_ERROR(CommitFile(part_path_, target_));
     std::error_code ignored;
     fs::remove(origin_path_, ignored);

@@ -20,6 +20,8 @@ struct DownloadOptions {
   uint64_t max_bytes = uint64_t{4} << 40;
   // Bytes done and of how many (0: unknown). False: stop, keeping what is there.
   std::function<bool(uint64_t done, uint64_t total)> progress;
+  // Looks at the complete body before it gets its name; an error of it removes the part.
+  std::function<Status(const std::filesystem::path&)> verify;
   int attempts = 5;                        // in a row without a new byte
   std::chrono::milliseconds backoff{500};  // before the second attempt; doubles up to 32 times
   std::chrono::seconds stall_timeout{60};  // without a byte

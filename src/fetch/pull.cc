@@ -1,6 +1,7 @@
 #include <chrono>
 #include <ranges>
 
+#include "container/gguf.h"
 #include "fetch/curl_handle.h"
 #include "fetch/download.h"
 #include "fetch/hugging_face.h"
@@ -19,6 +20,13 @@ bool IsWhole(const fs::path& path, const RepoFile& file) {
   if (file.sha256.empty()) return file.bytes.has_value();
   const auto digest = HashFile(path);
   return digest && *digest == file.sha256;
+}
+
+// Where no checksum is known, a GGUF's own offsets tell a truncated file.
+Status CheckGguf(const fs::path& path) {
+  const auto file = GgufFile::Open(path);
+  if (file) return {};
+  return IoError("what the server sent is no whole GGUF file: {}", file.error().message);
 }
 
 struct Planned {
@@ -45,6 +53,10 @@ Result<PullResult> FetchAll(const std::vector<Planned>& plan, const std::string&
     download.bearer_token = token;
     download.expected_sha256 = item.file.sha256;
     download.expected_bytes = item.file.bytes;
+    const std::string name = item.target.filename().string();
+    if (item.file.sha256.empty() && IsGguf(name) && !SplitName::Parse(name)) {
+      download.verify = CheckGguf;
+    }
     if (options.progress) {
       download.progress = [&](uint64_t done, uint64_t of) {
         return options.progress(before + done, total ? total : of);
