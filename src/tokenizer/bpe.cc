@@ -4,6 +4,7 @@
 
 #include "tokenizer/bpe_engine.h"
 #include "tokenizer/utf8.h"
+#include "tokenizer/word_cuts.h"
 
 namespace nibble {
 
@@ -36,7 +37,12 @@ namespace {
 class MergeBpe final : public TokenModel {
  public:
   MergeBpe(BpeOptions options, TokenIndex index, MergeTable merges)
-      : options_(std::move(options)), index_(std::move(index)), merges_(std::move(merges)) {
+      : options_(std::move(options)),
+        index_(std::move(index)),
+        merges_(std::move(merges)),
+        cuts_(index_, !options_.bytes && !options_.whole_piece &&
+                          options_.continuing_prefix.empty() &&
+                          options_.end_of_word_suffix.empty()) {
     for (int b = 0; b < 256; ++b) {
       const char c = static_cast<char>(b);
       byte_ids_[static_cast<size_t>(b)] = index_.Find({&c, 1});
@@ -52,8 +58,10 @@ class MergeBpe final : public TokenModel {
   Status Tokenize(std::string_view piece, TokenModel::Workspace& workspace,
                   std::vector<TokenId>& out) const override {
     auto& work = static_cast<bpe::Workspace&>(workspace);
-    return bpe::Cached(work, piece, out,
-                       [&](std::vector<TokenId>& ids) { return Compute(piece, work, ids); });
+    return cuts_.ForEachWord(piece, [&](std::string_view word) {
+      return bpe::Cached(work, word, out,
+                         [&](std::vector<TokenId>& ids) { return Compute(word, work, ids); });
+    });
   }
 
  private:
@@ -150,6 +158,7 @@ class MergeBpe final : public TokenModel {
   BpeOptions options_;
   TokenIndex index_;
   MergeTable merges_;
+  WordCuts cuts_;
   std::array<int32_t, 256> byte_ids_;
 };
 

@@ -4,6 +4,7 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/bpe_engine.h"
 #include "tokenizer/utf8.h"
+#include "tokenizer/word_cuts.h"
 
 namespace nibble {
 namespace {
@@ -11,7 +12,9 @@ namespace {
 class RankBpe final : public TokenModel {
  public:
   RankBpe(RankBpeOptions options, TokenIndex index)
-      : options_(std::move(options)), index_(std::move(index)) {}
+      : options_(std::move(options)),
+        index_(std::move(index)),
+        cuts_(index_, !options_.bytes && !options_.whole_piece) {}
 
   std::unique_ptr<TokenModel::Workspace> NewWorkspace(size_t total_bytes) const override {
     return bpe::NewWorkspace(total_bytes);
@@ -22,8 +25,10 @@ class RankBpe final : public TokenModel {
   Status Tokenize(std::string_view piece, TokenModel::Workspace& workspace,
                   std::vector<TokenId>& out) const override {
     auto& work = static_cast<bpe::Workspace&>(workspace);
-    return bpe::Cached(work, piece, out,
-                       [&](std::vector<TokenId>& ids) { return Compute(piece, work, ids); });
+    return cuts_.ForEachWord(piece, [&](std::string_view word) {
+      return bpe::Cached(work, word, out,
+                         [&](std::vector<TokenId>& ids) { return Compute(word, work, ids); });
+    });
   }
 
  private:
@@ -113,6 +118,7 @@ class RankBpe final : public TokenModel {
 
   RankBpeOptions options_;
   TokenIndex index_;
+  WordCuts cuts_;
 };
 
 }  // namespace

@@ -34,6 +34,10 @@ class TokenIndex {
   // False when the text is there already; the first id stays.
   bool Insert(std::string_view text, int32_t id);
   int32_t Find(std::string_view text) const;  // -1: not there
+  template <class Visit>
+  void ForEach(Visit&& visit) const {
+    for (const Entry& e : entries_) visit(TextOf(e));
+  }
   size_t size() const { return entries_.size(); }
   size_t longest() const { return longest_; }  // bytes
 
