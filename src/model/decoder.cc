@@ -140,9 +140,8 @@ void PackedDecoder::Begin(const RaggedBatch& batch, std::span<const KvGroup> gro
     next += sequence.rows;
     NIBBLE_CHECK(next <= rows_ && sequence.first.value() >= 0);
     NIBBLE_CHECK(sequence.first.value() + sequence.rows <= options_.max_context);
-    for (int i = 0; i < sequence.rows; ++i) {
-      positions_[static_cast<size_t>(sequence.row_begin + i)] = sequence.first + i;
-    }
+    const auto row = positions_.begin() + sequence.row_begin;
+    for (int i = 0; i < sequence.rows; ++i) row[i] = sequence.first + i;
     sequences_.push_back({.row_begin = sequence.row_begin,
                           .rows = sequence.rows,
                           .first = sequence.first,
@@ -378,18 +377,24 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(const std::filesystem::path& path
                                                const LoadOptions& options,
                                                const KernelTable& kernels, ThreadPool& pool) {
   NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
+  auto decoder = Load(file, options, kernels, pool);
+  if (!decoder) return Within(path.string(), decoder.error());
+  return decoder;
+}
+
+Result<std::unique_ptr<Decoder>> Decoder::Load(const ModelFile& file, const LoadOptions& options,
+                                               const KernelTable& kernels, ThreadPool& pool) {
   NIBBLE_TRY(const LoadOptions checked, CheckOptions(options, file.config()));
   const WorkspaceShape shape =
       MakeWorkspaceShape(file.config(), file.tensors(), checked.act, checked.max_rows, pool.size());
   const MemoryPlan plan = MakePlan(file, shape);
   const size_t memory = ReadTopology().memory_total;
   if (memory > 0 && plan.Total() + plan.load_scratch_bytes > memory) {
-    return Fail(ErrorKind::kNoRoom, "{}: needs {}, and this machine grants {:.1f} MiB",
-                path.string(), plan.ToString(), static_cast<double>(memory) / (1 << 20));
+    return Fail(ErrorKind::kNoRoom, "needs {}, and this machine grants {:.1f} MiB",
+                plan.ToString(), static_cast<double>(memory) / (1 << 20));
   }
   auto decoder = std::make_unique<PackedDecoder>(file.config(), checked, kernels, pool);
-  const Status status = decoder->Load(file, shape, plan);
-  if (!status) return Within(path.string(), status.error());
+  NIBBLE_RETURN_IF_ERROR(decoder->Load(file, shape, plan));
   return decoder;
 }
 

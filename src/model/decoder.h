@@ -13,6 +13,7 @@
 
 namespace nibble {
 
+class ModelFile;
 class ThreadPool;
 struct KernelTable;
 
@@ -54,6 +55,9 @@ class Decoder {
   // the mapped originals behind itself.
   static Result<std::unique_ptr<Decoder>> Load(const std::filesystem::path& path,
                                                const LoadOptions& options,
+                                               const KernelTable& kernels, ThreadPool& pool);
+  // The same from an opened file, or from random weights.
+  static Result<std::unique_ptr<Decoder>> Load(const ModelFile& file, const LoadOptions& options,
                                                const KernelTable& kernels, ThreadPool& pool);
   virtual ~Decoder() = default;
 
