@@ -134,7 +134,7 @@ TEST_P(MatmulFormatTest, ScalarTwinIsWithinRoundingOfExactArithmetic) {
 
 TEST_P(MatmulFormatTest, EveryInstructionSetGivesTheTwinsBits) {
   ThreadPool pool(2);
-  for (const int rows : {1, 15, 17, 31, 48, 80}) {
+  for (const int rows : {1, 15, 31, 80}) {
     for (const int cols : Depths()) {
       const MatmulCase c(GetParam(), rows, cols, static_cast<unsigned>(rows + cols), pool);
       const std::vector<float> x = RandomInput(40, cols, 3);
@@ -142,7 +142,7 @@ TEST_P(MatmulFormatTest, EveryInstructionSetGivesTheTwinsBits) {
         const auto all = DenseView(x.data(), 40, cols);
         const auto expected = Multiply(c, Isa::kScalar, act, all, pool);
         for (const Isa isa : SupportedIsas()) {
-          for (const int tokens : {1, 2, 3, 4, 5, 7, 8, 9, 11, 16, 31, 33, 40}) {
+          for (const int tokens : {1, 3, 8, 11, 33, 40}) {
             const auto y = Multiply(c, isa, act, DenseView(x.data(), tokens, cols), pool);
             ASSERT_TRUE(SameBits(y, std::span(expected).first(y.size())))
                 << IsaName(isa) << " rows " << rows << " cols " << cols << " tokens " << tokens

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "kernels/panel_row.h"
@@ -40,29 +41,33 @@ WeightRow LoadWeightRow(const PanelRow& row, int cols) {
   return out;
 }
 
-// One row of int8 activations inside its tile.
+// One row of int8 activations, taken out of its tile.
 struct TokenCodes {
   const QuantisedRows* q;
   int tile;
   int index;
+  std::vector<int8_t> codes;  // [depth]
+
+  TokenCodes(const QuantisedRows& rows, int tile_index, int row_in_tile)
+      : q(&rows), tile(tile_index), index(row_in_tile), codes(static_cast<size_t>(rows.depth)) {
+    for (int k = 0; k < q->depth; ++k) {
+      codes[static_cast<size_t>(k)] = q->codes[At(q->depth / 4, k / 4) * 4 + k % 4];
+    }
+  }
 
   int width() const { return std::min(kTokenTile, q->rows - tile * kTokenTile); }
   ptrdiff_t At(int entries_per_row, int entry) const {
     return static_cast<ptrdiff_t>(tile) * kTokenTile * entries_per_row +
            static_cast<ptrdiff_t>(entry) * width() + index;
   }
-  int Code(int k) const { return q->codes[At(q->depth / 4, k / 4) * 4 + k % 4]; }
   int Sum(int begin, int count) const {
-    int sum = 0;
-    for (int k = begin; k < begin + count; ++k) sum += Code(k);
-    return sum;
+    return std::accumulate(codes.begin() + begin, codes.begin() + begin + count, 0);
   }
 };
 
 int Dot(const WeightRow& w, const TokenCodes& a, int begin, int count) {
-  int dot = 0;
-  for (int k = begin; k < begin + count; ++k) dot += w.values[static_cast<size_t>(k)] * a.Code(k);
-  return dot;
+  return std::inner_product(w.values.begin() + begin, w.values.begin() + begin + count,
+                            a.codes.begin() + begin, 0);
 }
 
 // Order of the formats with one weight scale per activation group (32 depths):
@@ -82,7 +87,7 @@ float DotGroups32(const PanelLayout& layout, const WeightRow& w, const TokenCode
 
 // Order of the formats with several weight scales per activation group of A = 256 depths (k-quants,
 // IQ4_XS) or 32 (NVFP4), scales s_g = d · sc_g:
-//   u = dot_0 · s_0;  u = fma(dot_g, s_g, u) for g = 1 …;
+//   u = 0;  u = fma(dot_g, s_g, u) for g = 0, 1 …;
 //   with minima: u = fma(Σ_g mn_g · Σa_g, −dmin, u), the inner sum exact;
 //   acc = fma(u, da, acc).
 float DotSuperBlocks(const PanelLayout& layout, const WeightRow& w, const TokenCodes& a, int cols) {
@@ -96,7 +101,7 @@ float DotSuperBlocks(const PanelLayout& layout, const WeightRow& w, const TokenC
       const auto i = static_cast<size_t>(s * groups + g);
       const int begin = s * act + g * layout.group;
       const auto dot = static_cast<float>(Dot(w, a, begin, layout.group));
-      u = g == 0 ? dot * w.scales[i] : std::fma(dot, w.scales[i], u);
+      u = std::fma(dot, w.scales[i], u);
       if (layout.has_min()) min_sum += w.min_codes[i] * a.Sum(begin, layout.group);
     }
     if (layout.has_min()) {
@@ -124,17 +129,23 @@ void ForRows(const MatmulJob& job, int begin, int end, EachRow each_row) {
 }
 
 void Int8Panels(const MatmulJob& job, int begin, int end) {
+  std::vector<TokenCodes> tokens;
+  std::vector<int> y_rows;
+  for (int i = 0; i < job.run_count; ++i) {
+    const TokenRun& run = job.runs[i];
+    for (int t = 0; t < run.count; ++t) {
+      tokens.emplace_back(job.q, run.tile, run.first + t);
+      y_rows.push_back(run.y_row + t);
+    }
+  }
   ForRows(job, begin, end, [&](int row, const PanelRow& panel_row) {
     const PanelLayout& layout = panel_row.layout;
     const WeightRow w = LoadWeightRow(panel_row, job.cols);
-    for (int i = 0; i < job.run_count; ++i) {
-      const TokenRun& run = job.runs[i];
-      for (int t = 0; t < run.count; ++t) {
-        const TokenCodes a = {&job.q, run.tile, run.first + t};
-        const float acc = layout.group == layout.act_group ? DotGroups32(layout, w, a, job.cols)
-                                                           : DotSuperBlocks(layout, w, a, job.cols);
-        Finish(job, run.y_row + t, row, acc);
-      }
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const float acc = layout.group == layout.act_group
+                            ? DotGroups32(layout, w, tokens[i], job.cols)
+                            : DotSuperBlocks(layout, w, tokens[i], job.cols);
+      Finish(job, y_rows[i], row, acc);
     }
   });
 }
