@@ -76,7 +76,7 @@ int EngineCore::MaxNew(const Request& request) const {
   return std::clamp(scheduler_.capacity() - prompt, 1, room);
 }
 
-void EngineCore::Start(RequestId id, Request request, std::shared_ptr<EventSink> sink,
+void EngineCore::Start(RequestId id, Request request, const std::shared_ptr<EventSink>& sink,
                        double submitted_s) {
   const int max_new = MaxNew(request);
   const auto shared = std::make_shared<const Request>(std::move(request));

@@ -38,7 +38,8 @@ class EngineCore {
 
   // Queues a request that has passed Check, all n choices of it. When the queue is full its
   // choices finish with the error.
-  void Start(RequestId id, Request request, std::shared_ptr<EventSink> sink, double submitted_s);
+  void Start(RequestId id, Request request, const std::shared_ptr<EventSink>& sink,
+             double submitted_s);
 
   void Cancel(RequestId id);
   void CancelAll();

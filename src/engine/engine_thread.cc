@@ -78,8 +78,7 @@ void EngineThread::Loop() {
     }
     for (Message& message : messages) {
       if (message.sink) {
-        core_.Start(message.id, std::move(message.request), std::move(message.sink),
-                    message.submitted_s);
+        core_.Start(message.id, std::move(message.request), message.sink, message.submitted_s);
       } else {
         core_.Cancel(message.id);
       }
@@ -90,8 +89,7 @@ void EngineThread::Loop() {
   // Nobody may be left waiting for an answer.
   for (Message& message : mailbox_) {
     if (message.sink) {
-      core_.Start(message.id, std::move(message.request), std::move(message.sink),
-                  message.submitted_s);
+      core_.Start(message.id, std::move(message.request), message.sink, message.submitted_s);
     }
   }
   core_.CancelAll();

@@ -13,6 +13,9 @@
 
 namespace nibble {
 
+// The empty initialisers in this file let callers name only some members without a warning.
+// NOLINTBEGIN(readability-redundant-member-init)
+
 struct LogitBias {
   TokenId id;
   float bias = 0;  // added to the logit; -infinity forbids the token
@@ -38,7 +41,7 @@ struct SamplingParams {
   uint64_t seed = 0;  // same seed, choice and prompt: same answer
 };
 
-// One question to the engine. (Empty initialisers here allow designated ones without warnings.)
+// One question to the engine.
 struct Request {
   std::vector<TokenId> prompt = {};  // at least one id
   int max_tokens = -1;               // 0: compute the prompt only; -1: until the context is full
@@ -58,6 +61,8 @@ struct Request {
   LogitsSink* logits = nullptr;
   int logits_from = 0;
 };
+
+// NOLINTEND(readability-redundant-member-init)
 
 enum class FinishReason : uint8_t {
   kStop,       // an end token or a stop string

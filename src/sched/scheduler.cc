@@ -163,6 +163,7 @@ const Sequence* Scheduler::Find(RequestId id) const {
 
 std::vector<const SequencePages*> Scheduler::AllPages() const {
   std::vector<const SequencePages*> all;
+  all.reserve(sequences_.size());
   for (const auto& [id, sequence] : sequences_) all.push_back(&sequence->pages);
   return all;
 }
