@@ -9,6 +9,7 @@
 #include "container/safetensors.h"
 #include "model/config/gguf_config.h"
 #include "model/config/hf_config.h"
+#include "model/config/random_model.h"
 
 namespace nibble {
 
@@ -17,10 +18,14 @@ namespace fs = std::filesystem;
 struct ModelFile::Impl {
   std::optional<GgufFile> gguf;
   std::optional<SafetensorsModel> safetensors;
+  std::optional<RandomTensors> random;
   ModelConfig config;
   ModelTensors tensors;
 
-  const TensorSource& source() const { return gguf ? gguf->tensors() : safetensors->tensors(); }
+  const TensorSource& source() const {
+    if (gguf) return gguf->tensors();
+    return safetensors ? safetensors->tensors() : random->source;
+  }
   Status ReadGguf();
   Status ReadHf(const HfConfig& hf);
   Status FindAll(const TensorRules& rules);
@@ -99,6 +104,7 @@ Result<ModelFile> ModelFile::Open(const fs::path& path) {
   const fs::path config_path = hf_path->folder / "config.json";
   std::error_code error;
   if (!fs::exists(config_path, error)) {
+    NIBBLE_RETURN_IF_ERROR(RefuseAdapterFolder(hf_path->folder));
     return BadInput("{}: a Hugging Face model needs a config.json, and there is none",
                     hf_path->folder.string());
   }
@@ -113,6 +119,14 @@ Result<ModelFile> ModelFile::Open(const fs::path& path) {
   return ModelFile(std::move(impl));
 }
 
+Result<ModelFile> ModelFile::Random(JsonValue config, const FormatMix& mix) {
+  auto impl = std::make_unique<Impl>();
+  NIBBLE_TRY(const HfConfig hf, ReadHfConfig(config));
+  NIBBLE_TRY(impl->random, MakeRandomTensors(hf.config, hf.architecture->hf, mix));
+  NIBBLE_RETURN_IF_ERROR(impl->ReadHf(hf));
+  return ModelFile(std::move(impl));
+}
+
 ModelFile::ModelFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ModelFile::ModelFile(ModelFile&&) noexcept = default;
 ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;
@@ -123,10 +137,13 @@ const ModelTensors& ModelFile::tensors() const { return impl_->tensors; }
 const TensorSource& ModelFile::source() const { return impl_->source(); }
 bool ModelFile::is_gguf() const { return impl_->gguf.has_value(); }
 std::span<const MappedFile> ModelFile::files() const {
-  return impl_->gguf ? impl_->gguf->files() : impl_->safetensors->files();
+  if (impl_->gguf) return impl_->gguf->files();
+  if (impl_->safetensors) return impl_->safetensors->files();
+  return {};
 }
 uint64_t ModelFile::file_bytes() const {
-  return impl_->gguf ? impl_->gguf->file_bytes() : impl_->safetensors->file_bytes();
+  if (impl_->gguf) return impl_->gguf->file_bytes();
+  return impl_->safetensors ? impl_->safetensors->file_bytes() : 0;
 }
 
 }  // namespace nibble

@@ -5,12 +5,15 @@
 #include <span>
 
 #include "base/result.h"
+#include "container/json.h"
 #include "container/tensor_source.h"
 #include "model/config.h"
 #include "model/config/model_tensors.h"
 #include "platform/memory.h"
 
 namespace nibble {
+
+class FormatMix;
 
 // A model on disk, understood but not loaded: its configuration and where its tensors lie in the
 // mapped files. Everything has been checked; nothing of the tensors' bytes has been read.
@@ -19,6 +22,9 @@ class ModelFile {
   // A GGUF file (any shard of a split one), a Hugging Face folder, or a .safetensors file or
   // .safetensors.index.json with config.json beside it. Errors name the file.
   static Result<ModelFile> Open(const std::filesystem::path& path);
+  // No file at all: the shape of a config.json with random weights in a mix's formats, for
+  // measurements of speed. Tensors of one format share their bytes.
+  static Result<ModelFile> Random(JsonValue config, const FormatMix& mix);
   ModelFile(ModelFile&&) noexcept;
   ModelFile& operator=(ModelFile&&) noexcept;
   ~ModelFile();

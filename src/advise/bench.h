@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "advise/model_work.h"
+#include "base/result.h"
+#include "model/decoder.h"
+
+namespace nibble {
+
+struct KernelTable;
+class ThreadPool;
+
+enum class BenchTest : uint8_t {
+  kPrompt,    // pp: prompts of `prompt` tokens, `batch` of them
+  kGenerate,  // tg: `gen` steps of one token for each of `batch` sequences
+  kBoth,      // pg: the one, then the other
+};
+
+struct BenchCase {
+  BenchTest test = BenchTest::kGenerate;
+  int prompt = 0;
+  int gen = 0;
+  int batch = 1;
+  int depth = 0;  // tokens that every sequence already holds
+
+  int TokensPerSequence() const { return depth + prompt + gen; }
+};
+
+struct BenchRow {
+  BenchCase test;
+  std::vector<double> seconds;  // of each repetition
+  int64_t tokens = 0;           // computed in one repetition
+  int64_t steps = 0;
+  double bytes = 0;  // weights and KV that one repetition reads
+  Macs macs;         // of one repetition
+
+  double MedianSeconds() const;
+};
+
+// Times forward passes of a decoder without the engine around it. The answers are greedy, so that
+// the step has all that a real one has.
+class ModelBench {
+ public:
+  // Room for `batch` sequences of `tokens` tokens each.
+  static Result<ModelBench> Create(Decoder& decoder, const KernelTable& kernels,
+                                   const ModelWork& work, KvFormats formats, int batch, int tokens);
+  ModelBench(ModelBench&&) noexcept;
+  ~ModelBench();
+
+  // One warm-up and `repetitions` measured rounds.
+  BenchRow Run(const BenchCase& test, int repetitions);
+
+ private:
+  struct Impl;
+  explicit ModelBench(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nibble

@@ -1,0 +1,146 @@
+#include "eval/perplexity.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/session.h"
+#include "container/json.h"
+#include "eval/logits_file.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nibble::cli {
+namespace {
+
+struct EvalFlags {
+  std::string model;
+  std::string text;
+  std::string protocol = "llama";
+  std::string ids_file;
+  std::string logits;
+  int chunks = 0;
+};
+
+Result<std::vector<TokenId>> ReadIds(const std::string& path) {
+  NIBBLE_TRY(const JsonDocument document, JsonDocument::ReadFile(path));
+  const auto array = document.root().AsArray();
+  if (!array) return Within(path, array.error());
+  std::vector<TokenId> ids;
+  for (const JsonValue value : *array) {
+    const auto id = value.AsInt();
+    if (!id) return Within(fmt::format("{}: element {}", path, ids.size()), id.error());
+    if (*id < 0 || *id > INT32_MAX) {
+      return BadInput("{}: element {}: {} is no token id", path, ids.size(), *id);
+    }
+    ids.emplace_back(static_cast<int32_t>(*id));
+  }
+  return ids;
+}
+
+Status WriteLogitsOf(const GlobalFlags& flags, const EvalFlags& own) {
+  if (own.ids_file.empty()) return BadInput("--logits: --ids-file FILE is missing");
+  NIBBLE_TRY(const std::vector<TokenId> ids, ReadIds(own.ids_file));
+  NIBBLE_TRY(const Session session, OpenSession(flags, own.model, {}));
+  NIBBLE_RETURN_IF_ERROR(WriteLogits(*session.engine, ids, own.logits));
+  if (flags.json) {
+    nlohmann::ordered_json out;
+    out["tokens"] = ids.size();
+    out["vocabulary"] = session.engine->config().vocabulary;
+    out["logits"] = own.logits;
+    fmt::print("{}\n", out.dump());
+  } else if (!flags.quiet) {
+    fmt::print("wrote the logits of {} tokens to {}\n", ids.size(), own.logits);
+  }
+  return {};
+}
+
+void PrintPerplexity(const GlobalFlags& flags, const EvalFlags& own, int context,
+                     const PerplexityResult& result) {
+  if (flags.json) {
+    nlohmann::ordered_json out;
+    out["ppl"] = result.perplexity;
+    out["ppl_se"] = result.standard_error;
+    out["tokens"] = result.tokens;
+    out["chunks"] = result.chunks;
+    out["protocol"] = own.protocol;
+    out["ctx"] = context;
+    out["act"] = flags.act;
+    out["kv"] = flags.kv;
+    fmt::print("{}\n", out.dump());
+    return;
+  }
+  fmt::print("perplexity {:.4f} ± {:.4f}  ({} windows of {} tokens, {} predictions, {} protocol)\n",
+             result.perplexity, result.standard_error, result.chunks, context, result.tokens,
+             own.protocol);
+}
+
+Status RunEval(const GlobalFlags& flags, const EvalFlags& own) {
+  if (!own.logits.empty()) return WriteLogitsOf(flags, own);
+  if (own.text.empty() == own.ids_file.empty()) {
+    return BadInput("give a text with --text FILE, or its token ids with --ids-file FILE");
+  }
+  PerplexityOptions options;
+  options.protocol =
+      own.protocol == "gptq" ? PerplexityProtocol::kGptq : PerplexityProtocol::kLlama;
+  options.chunks = own.chunks;
+  options.context = flags.context > 0
+                        ? flags.context
+                        : (options.protocol == PerplexityProtocol::kGptq ? 2048 : 512);
+
+  std::string text;
+  std::vector<TokenId> ids;
+  if (own.ids_file.empty()) {
+    NIBBLE_TRY(text, ReadTextFile(own.text));
+  } else {
+    NIBBLE_TRY(ids, ReadIds(own.ids_file));
+  }
+  SessionOptions session_options;
+  session_options.max_context = options.context;
+  session_options.min_sequences = 2;
+  NIBBLE_TRY(const Session session, OpenSession(flags, own.model, session_options));
+  if (own.ids_file.empty()) {
+    NIBBLE_TRY(ids, session.engine->tokenizer().Encode(text));
+  }
+
+  Progress progress("eval", !flags.quiet);
+  options.progress = [&](int done, int total, double perplexity) {
+    progress.Update(static_cast<double>(done) / total,
+                    fmt::format("window {} of {}, perplexity {:.4f}", done, total, perplexity));
+  };
+  NIBBLE_TRY(const PerplexityResult result, MeasurePerplexity(*session.engine, ids, options));
+  PrintPerplexity(flags, own, options.context, result);
+  return {};
+}
+
+}  // namespace
+
+void AddEvalCommand(const CommandContext& context) {
+  CLI::App* command =
+      context.app.add_subcommand("eval", "Perplexity of a text, or the logits of given ids");
+  auto own = std::make_shared<EvalFlags>();
+  command->add_option("MODEL", own->model, "Model file, folder or name")->required();
+  command->add_option("--text", own->text, "Text file to measure perplexity on");
+  command->add_option("--chunks", own->chunks, "Windows from the start of the text; default: all")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--protocol", own->protocol,
+                   "llama: windows of 512, second half scored; gptq: windows of 2048, all scored")
+      ->check(CLI::IsMember({"llama", "gptq"}));
+  command->add_option("--ids-file", own->ids_file, "JSON array of token ids in place of a text");
+  command->add_option("--logits", own->logits,
+                      "With --ids-file: write the logits as NumPy float32 [tokens, vocabulary]");
+  command->footer(
+      "Examples:\n"
+      "  nibble eval smollm2-135m --text wiki.test.raw\n"
+      "  nibble eval model.gguf --text wiki.test.raw --protocol gptq --act f32\n"
+      "  nibble eval model/ --ids-file ids.json --logits out.npy --act f32 --kv f32\n");
+  const GlobalFlags& flags = context.flags;
+  std::function<Status()>& action = context.action;
+  command->callback(
+      [own, &flags, &action] { action = [own, &flags] { return RunEval(flags, *own); }; });
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,97 @@
+#include "cli/globals.h"
+
+#include <CLI/CLI.hpp>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+namespace nibble::cli {
+
+void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
+  const std::string group = "Common flags";
+  app.add_option("-t,--threads", flags.threads, "Threads; default: all this process may use")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--act", flags.act,
+                 "Arithmetic of activations: int8 (fast) or f32 (weights alone are quantised)")
+      ->type_name("int8|f32")
+      ->group(group);
+  app.add_option("--kv", flags.kv, "Number format of the KV cache")
+      ->type_name("f16|f32")
+      ->group(group);
+  app.add_option("--kv-k", flags.kv_k, "The same for keys alone")
+      ->type_name("FORMAT")
+      ->group(group);
+  app.add_option("--kv-v", flags.kv_v, "The same for values alone")
+      ->type_name("FORMAT")
+      ->group(group);
+  app.add_option("--kv-memory", flags.kv_memory, "Memory for the KV cache, such as 512MiB")
+      ->type_name("SIZE")
+      ->group(group);
+  app.add_option("-c,--ctx", flags.context, "Most tokens of one sequence; default: the model's")
+      ->check(CLI::Range(0, 1 << 24))
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--seed", flags.seed, "Seed of sampling; default: random and printed")
+      ->type_name("N")
+      ->group(group);
+  app.add_flag("--json", flags.json, "One JSON object on standard output, nothing else there")
+      ->group(group);
+  app.add_flag("--verbose", flags.verbose, "More about what is done, on standard error")
+      ->group(group);
+  app.add_flag("--quiet", flags.quiet, "Only results and errors")->group(group);
+}
+
+Result<Act> ParseAct(const std::string& text) {
+  if (text == "int8") return Act::kInt8;
+  if (text == "f32") return Act::kF32;
+  return BadInput("--act: expected int8 or f32, found '{}'", text);
+}
+
+namespace {
+
+Result<KvFormat> ParseKvFormat(const char* flag, const std::string& text) {
+  if (text == "f16") return KvFormat::kF16;
+  if (text == "f32") return KvFormat::kF32;
+  return BadInput("{}: expected f16 or f32, found '{}'", flag, text);
+}
+
+}  // namespace
+
+Result<KvFormats> ParseKvFormats(const GlobalFlags& flags) {
+  KvFormats formats;
+  NIBBLE_TRY(const KvFormat both, ParseKvFormat("--kv", flags.kv));
+  formats.k = formats.v = both;
+  if (!flags.kv_k.empty()) {
+    NIBBLE_TRY(formats.k, ParseKvFormat("--kv-k", flags.kv_k));
+  }
+  if (!flags.kv_v.empty()) {
+    NIBBLE_TRY(formats.v, ParseKvFormat("--kv-v", flags.kv_v));
+  }
+  return formats;
+}
+
+Result<size_t> ParseSize(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit(end, text.data() + text.size());
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (!unit.empty() && unit.front() == ' ') unit.erase(0, 1);
+  double factor = 0;
+  const std::string_view letters = "kmgt";
+  if (unit.empty() || unit == "b") {
+    factor = 1;
+  } else if (const size_t power = letters.find(unit[0]); power != std::string_view::npos) {
+    const std::string rest = unit.substr(1);
+    if (rest.empty() || rest == "b") factor = std::pow(1000.0, static_cast<double>(power) + 1);
+    if (rest == "ib") factor = std::pow(1024.0, static_cast<double>(power) + 1);
+  }
+  const double bytes = number * factor;
+  if (error != std::errc() || factor == 0 || !(bytes >= 0) || bytes > 1e18) {
+    return BadInput("expected a size such as 512MiB or 4GB, found '{}'", text);
+  }
+  return static_cast<size_t>(bytes);
+}
+
+}  // namespace nibble::cli

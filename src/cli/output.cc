@@ -1,0 +1,83 @@
+#include "cli/output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "platform/clock.h"
+
+namespace nibble::cli {
+
+std::string FormatBytes(double bytes) {
+  constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < kUnits.size()) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.3g} {}", bytes, kUnits[unit]);
+}
+
+std::string FormatRate(double rate) {
+  if (rate >= 100) return fmt::format("{:.0f}", rate);
+  return rate >= 10 ? fmt::format("{:.1f}", rate) : fmt::format("{:.2f}", rate);
+}
+
+bool IsTerminal(FILE* stream) { return isatty(fileno(stream)) == 1; }
+
+bool UseColour(FILE* stream) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return IsTerminal(stream) && (no_color == nullptr || *no_color == '\0');
+}
+
+Result<std::string> ReadTextFile(const std::string& path, size_t limit) {
+  FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return BadInput("{}: {}", path, std::strerror(errno));
+  std::string text;
+  std::array<char, 65536> buffer;
+  Status status;
+  while (const size_t n = std::fread(buffer.data(), 1, buffer.size(), file)) {
+    text.append(buffer.data(), n);
+    if (text.size() > limit) {
+      status = BadInput("{}: longer than {} bytes", path, limit);
+      break;
+    }
+  }
+  if (status && std::ferror(file) != 0) status = BadInput("{}: {}", path, std::strerror(errno));
+  if (file != stdin) std::fclose(file);
+  if (!status) return std::unexpected(status.error());
+  return text;
+}
+
+Progress::Progress(std::string what, bool enabled)
+    : what_(std::move(what)),
+      enabled_(enabled && IsTerminal(stderr)),
+      started_(MonotonicSeconds()) {}
+
+Progress::~Progress() {
+  if (drawn_) std::fputs("\r\033[K", stderr);
+}
+
+void Progress::Update(double fraction, std::string_view detail) {
+  if (!enabled_) return;
+  const double now = MonotonicSeconds();
+  const double elapsed = now - started_;
+  if (elapsed < 2 || now - last_ < 0.1) return;
+  last_ = now;
+  drawn_ = true;
+  constexpr int kWidth = 30;
+  fraction = std::clamp(fraction, 0.0, 1.0);
+  const auto filled = static_cast<size_t>(fraction * kWidth);
+  const std::string bar = std::string(filled, '=') + std::string(kWidth - filled, ' ');
+  const std::string left =
+      fraction > 0.01 ? fmt::format(", {:.0f} s left", elapsed / fraction - elapsed) : "";
+  fmt::print(stderr, "\r\033[K{} [{}] {:.0f}% {}{}", what_, bar, fraction * 100, detail, left);
+  std::fflush(stderr);
+}
+
+}  // namespace nibble::cli

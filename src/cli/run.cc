@@ -1,0 +1,215 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "cli/chat.h"
+#include "cli/commands.h"
+#include "cli/generate.h"
+#include "cli/output.h"
+#include "cli/prompt.h"
+#include "cli/session.h"
+#include "platform/memory.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nibble::cli {
+namespace {
+
+struct RunFlags {
+  std::string model;
+  std::string prompt;
+  std::string file;
+  std::string system;
+  std::string chat_template;
+  std::vector<int32_t> ids;
+  std::vector<std::string> stop;
+  SamplingParams sampling;
+  int max_tokens = -1;
+  bool raw = false;
+  bool ignore_eos = false;
+  bool stats = false;
+  bool has_prompt = false;
+};
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32 | device()) >> 11;  // a number that JSON can hold
+}
+
+Result<std::vector<TokenId>> PromptIds(const Engine& engine, const RunFlags& own,
+                                       const std::string& text) {
+  if (!own.ids.empty()) {
+    std::vector<TokenId> ids;
+    for (const int32_t id : own.ids) ids.emplace_back(id);
+    return ids;
+  }
+  if (text.empty()) return BadInput("the prompt is empty");
+  if (!own.raw) {
+    NIBBLE_TRY(const auto chat, LoadChatTemplate(engine, own.chat_template));
+    if (chat) {
+      std::vector<ChatMessage> messages;
+      if (!own.system.empty()) messages.push_back({"system", own.system});
+      messages.push_back({"user", text});
+      return EncodeChat(engine, *chat, messages);
+    }
+    if (!own.system.empty()) {
+      return BadInput("--system: the model has no chat template; give one with --chat-template");
+    }
+  }
+  return engine.tokenizer().Encode(text);
+}
+
+void PrintJson(const Session& session, const Answer& answer, const Usage& usage) {
+  const Engine& engine = *session.engine;
+  const RunStats stats = MakeRunStats(engine, usage);
+  const double read_bandwidth = MeasureReadBandwidth(engine);
+  const EnginePlan& plan = engine.plan();
+  nlohmann::ordered_json out;
+  out["text"] = answer.text;
+  out["ids"] = nlohmann::json::array();
+  for (const TokenEvent& token : answer.tokens) out["ids"].push_back(token.id.value());
+  out["prompt_tokens"] = usage.prompt_tokens;
+  out["generated_tokens"] = usage.generated_tokens;
+  out["finish_reason"] = FinishReasonName(answer.finish.reason);
+  out["load_s"] = session.load_s;
+  out["prefill_s"] = usage.prefill_s;
+  out["decode_s"] = usage.decode_s;
+  out["prefill_tok_s"] = stats.prefill_tok_s;
+  out["decode_tok_s"] = stats.decode_tok_s;
+  out["weight_bytes_per_step"] = stats.weight_bytes_per_step;
+  out["kv_bytes_per_step"] = stats.kv_bytes_per_step;
+  out["achieved_bandwidth"] = stats.achieved_bandwidth;
+  out["bandwidth_fraction"] = read_bandwidth > 0 ? stats.achieved_bandwidth / read_bandwidth : 0;
+  out["resident_bytes"] = ReadResidentBytes().private_;
+  out["predicted_bytes"] = plan.Total();
+  out["spec"] = {{"drafted", 0}, {"accepted", 0}};
+  fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+Status RunOnce(const GlobalFlags& flags, const Session& session, const RunFlags& own,
+               const std::string& text) {
+  Engine& engine = *session.engine;
+  Request request;
+  NIBBLE_TRY(request.prompt, PromptIds(engine, own, text));
+  request.max_tokens = own.max_tokens;
+  request.sampling = own.sampling;
+  request.stop = own.stop;
+  request.ignore_end = own.ignore_eos;
+
+  const InterruptGuard guard;
+  const bool stream = !flags.json;
+  NIBBLE_TRY(const Answer answer, Generate(engine, std::move(request), [&](std::string_view piece) {
+               if (!stream) return;
+               std::fwrite(piece.data(), 1, piece.size(), stdout);
+               std::fflush(stdout);
+             }));
+  if (flags.json) {
+    PrintJson(session, answer, answer.finish.usage);
+  } else {
+    std::fputc('\n', stdout);
+    std::fflush(stdout);
+  }
+  if (own.stats) {
+    const RunStats stats = MakeRunStats(engine, answer.finish.usage);
+    fmt::print(stderr, "{}\n", DescribeSpeed(stats, MeasureReadBandwidth(engine)));
+  }
+  if (answer.finish.reason == FinishReason::kCancelled) {
+    return Fail(ErrorKind::kCancelled, "stopped");
+  }
+  return {};
+}
+
+Status Run(const GlobalFlags& flags, RunFlags own) {
+  std::string text = own.prompt;
+  const bool chat = !own.has_prompt && own.file.empty() && own.ids.empty() && IsTerminal(stdin);
+  if (!own.file.empty()) {
+    NIBBLE_TRY(text, ReadTextFile(own.file));
+  } else if (!chat && !own.has_prompt && own.ids.empty()) {
+    NIBBLE_TRY(text, ReadTextFile("-"));
+    if (text.empty()) return BadInput("no prompt: give -p TEXT, -f FILE, --ids or standard input");
+  }
+  if (chat && flags.json) return BadInput("--json: give a prompt with -p, -f or --ids");
+
+  own.sampling.seed = flags.seed.value_or(RandomSeed());
+  SessionOptions options;
+  options.pull = true;
+  NIBBLE_TRY(const Session session, OpenSession(flags, own.model, options));
+  if (!flags.seed && own.sampling.temperature > 0 && !flags.quiet) {
+    fmt::print(stderr, "seed: {}\n", own.sampling.seed);
+  }
+  if (!chat) return RunOnce(flags, session, own, text);
+
+  ChatSettings settings;
+  settings.system = own.system;
+  settings.sampling = own.sampling;
+  settings.stop = own.stop;
+  settings.max_tokens = own.max_tokens;
+  settings.show_stats = own.stats;
+  NIBBLE_TRY(const auto chat_template, LoadChatTemplate(*session.engine, own.chat_template));
+  return ChatInTerminal(*session.engine, chat_template, settings);
+}
+
+void AddSamplingFlags(CLI::App& command, RunFlags& own) {
+  const std::string group = "Sampling";
+  SamplingParams& s = own.sampling;
+  s.temperature = 0.8F;
+  s.top_k = 40;
+  s.top_p = 0.95F;
+  s.min_p = 0.05F;
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    command.add_option(name, value, help)->capture_default_str()->group(group);
+  };
+  add("--temp,--temperature", s.temperature, "0: always the most probable token");
+  add("--top-k", s.top_k, "Keep the k most probable tokens; 0: all");
+  add("--top-p", s.top_p, "Keep the smallest set of this probability; 1: all");
+  add("--min-p", s.min_p, "Keep tokens of this share of the largest probability; 0: all");
+  add("--typical", s.typical_p, "Locally typical sampling; 1: off");
+  add("--repeat-penalty", s.repetition_penalty, "Penalty of tokens that occurred; 1: off");
+  add("--presence-penalty", s.presence_penalty, "Subtracted once from tokens that occurred");
+  add("--frequency-penalty", s.frequency_penalty, "Subtracted per occurrence");
+  add("--repeat-last-n", s.penalty_last_n, "Tokens the penalties look back; -1: all");
+}
+
+}  // namespace
+
+void AddRunCommand(const CommandContext& context) {
+  CLI::App* command =
+      context.app.add_subcommand("run", "Chats or completes in the terminal, streaming");
+  auto own = std::make_shared<RunFlags>();
+  command->add_option("MODEL", own->model, "Model file, folder or name (pulled if not on disk)")
+      ->required();
+  CLI::Option* prompt = command->add_option("-p,--prompt", own->prompt, "The question or text");
+  CLI::Option* file =
+      command->add_option("-f,--file", own->file, "File with the prompt; - is standard input")
+          ->excludes(prompt);
+  command->add_option("--ids", own->ids, "Token ids as the prompt: 1,2,3")
+      ->delimiter(',')
+      ->excludes(prompt)
+      ->excludes(file);
+  command->add_option("--system", own->system, "System message");
+  command->add_flag("--raw", own->raw, "Complete the text as it is, without the chat template");
+  command->add_option("--chat-template", own->chat_template, "Jinja file in place of the model's");
+  command
+      ->add_option("-n,--max-tokens", own->max_tokens,
+                   "Most tokens to generate; default: until the answer or the context ends")
+      ->check(CLI::Range(-1, 1 << 24));
+  command->add_option("--stop", own->stop, "End before this text; may be given several times");
+  command->add_flag("--ignore-eos", own->ignore_eos, "Go on behind end-of-text tokens");
+  command->add_flag("--stats", own->stats, "Speed and bytes per token, on standard error");
+  AddSamplingFlags(*command, *own);
+  command->footer(
+      "Without a prompt on a terminal: a chat (/help lists its commands).\n"
+      "Examples:\n"
+      "  nibble run smollm2-135m -p \"Why is the sky blue?\"\n"
+      "  nibble run shakespeare -p \"ROMEO:\" -n 200 --seed 1\n"
+      "  nibble run model.gguf --raw -f text.txt -n 64 --temp 0 --json\n");
+  const GlobalFlags& flags = context.flags;
+  std::function<Status()>& action = context.action;
+  command->callback([own, prompt, &flags, &action] {
+    own->has_prompt = prompt->count() > 0;
+    action = [own, &flags] { return Run(flags, *own); };
+  });
+}
+
+}  // namespace nibble::cli

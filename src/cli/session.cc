@@ -1,0 +1,59 @@
+#include "cli/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/output.h"
+#include "fetch/store.h"
+#include "platform/clock.h"
+
+namespace nibble::cli {
+
+Result<std::filesystem::path> FindModel(const GlobalFlags& flags, const std::string& model,
+                                        bool pull) {
+  auto path = ResolveModel(model);
+  if (path || !pull || !CanPull(model)) return path;
+  fmt::print(stderr, "{} is not on disk: fetching it\n", model);
+  Progress progress(model, !flags.quiet);
+  PullOptions options;
+  options.progress = [&](uint64_t done, uint64_t total) {
+    const double fraction = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
+    progress.Update(fraction, FormatBytes(static_cast<double>(done)));
+    return true;
+  };
+  NIBBLE_TRY(const PullResult result, Pull(model, options));
+  return result.path;
+}
+
+Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
+                            const SessionOptions& options) {
+  EngineOptions engine_options;
+  NIBBLE_TRY(engine_options.act, ParseAct(flags.act));
+  NIBBLE_TRY(engine_options.kv, ParseKvFormats(flags));
+  engine_options.threads = flags.threads;
+  engine_options.max_context = flags.context > 0 ? flags.context : options.max_context;
+  if (!flags.kv_memory.empty()) {
+    NIBBLE_TRY(engine_options.kv_memory, ParseSize(flags.kv_memory));
+  }
+
+  Session session;
+  NIBBLE_TRY(session.path, FindModel(flags, model, options.pull));
+  NIBBLE_TRY(EnginePlan plan, Engine::Plan(session.path, engine_options));
+  if (engine_options.kv_memory == 0 && options.min_sequences > 1) {
+    engine_options.kv_memory = plan.kv_bytes * static_cast<size_t>(options.min_sequences);
+    NIBBLE_TRY(plan, Engine::Plan(session.path, engine_options));
+  }
+  if (!flags.quiet) fmt::print(stderr, "{}\n", plan.Describe());
+
+  const double started = MonotonicSeconds();
+  NIBBLE_TRY(session.engine, Engine::Create(session.path, engine_options));
+  session.load_s = MonotonicSeconds() - started;
+  if (flags.verbose) {
+    fmt::print(stderr, "loaded in {:.2f} s; {} threads\n", session.load_s,
+               session.engine->threads());
+  }
+  return session;
+}
+
+}  // namespace nibble::cli

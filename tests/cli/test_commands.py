@@ -1,0 +1,188 @@
+"""What each command prints for right input, and the JSON keys that scripts rely on."""
+
+import json
+import math
+import pathlib
+import tempfile
+import unittest
+
+from support import CliTest, nibble, pulled, read_npy, shared
+
+
+class Help(CliTest):
+    def test_help_and_version(self):
+        top = nibble("--help")
+        self.assertEqual(top.returncode, 0)
+        self.assertRegex(nibble("--version").stdout, r"^nibble \d+\.\d+\.\d+\n$")
+        for command in ("run", "eval", "inspect", "tokenize", "pull", "list", "rm", "completion"):
+            self.assertIn(command, top.stdout)
+            text = nibble(command, "--help").stdout
+            self.assertIn("Example", text)
+            self.assertIn("--threads", text)
+
+    def test_completion(self):
+        for shell in ("bash", "zsh", "fish"):
+            done = nibble("completion", shell)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("tokenize", done.stdout)
+
+
+class Run(CliTest):
+    def test_keys_and_greedy_determinism(self):
+        answers = [self.run_json("run", "shakespeare", "-p", "ROMEO:", "-n", "40", "--temp", "0",
+                                 "-t", threads, "--act", "f32") for threads in (1, 2, 4)]
+        for key in ("text", "ids", "prompt_tokens", "generated_tokens", "finish_reason", "load_s",
+                    "prefill_s", "decode_s", "prefill_tok_s", "decode_tok_s",
+                    "weight_bytes_per_step", "kv_bytes_per_step", "achieved_bandwidth",
+                    "bandwidth_fraction", "resident_bytes", "predicted_bytes", "spec"):
+            self.assertIn(key, answers[0])
+        self.assertEqual(answers[0]["generated_tokens"], 40)
+        self.assertEqual(answers[0]["finish_reason"], "length")
+        self.assertEqual(len(answers[0]["ids"]), 40)
+        for answer in answers[1:]:
+            self.assertEqual(answer["ids"], answers[0]["ids"])
+
+    def test_seed_decides(self):
+        def text(seed):
+            return self.run_json("run", "shakespeare", "-p", "JULIET:", "-n", "60", "--temp", "1",
+                                 "--seed", seed)["text"]
+        self.assertEqual(text(7), text(7))
+        self.assertNotEqual(text(7), text(8))
+
+    def test_stop_string(self):
+        free = self.run_json("run", "shakespeare", "-p", "ROMEO:", "-n", "80", "--temp", "0")
+        stop = free["text"][20:24]
+        cut = self.run_json("run", "shakespeare", "-p", "ROMEO:", "-n", "80", "--temp", "0",
+                            "--stop", stop)
+        self.assertEqual(cut["finish_reason"], "stop")
+        self.assertEqual(cut["text"], free["text"][:free["text"].index(stop)])
+
+    def test_prompt_from_file_and_standard_input(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("ROMEO:")
+            file.flush()
+            flags = ("-n", "20", "--temp", "0")
+            by_file = self.run_json("run", "shakespeare", "-f", file.name, *flags)
+            by_stdin = self.run_json("run", "shakespeare", *flags, stdin="ROMEO:")
+            by_flag = self.run_json("run", "shakespeare", "-p", "ROMEO:", *flags)
+        self.assertEqual(by_file["text"], by_flag["text"])
+        self.assertEqual(by_stdin["text"], by_flag["text"])
+
+    def test_environment_and_config(self):
+        plain = self.run_json("run", "shakespeare", "-p", "ROMEO:", "-n", "9", "--temp", "0")
+        by_environment = self.run_json("run", "shakespeare", "-p", "ROMEO:", "--temp", "0",
+                                       environment={"NIBBLE_MAX_TOKENS": "9"})
+        self.assertEqual(by_environment["text"], plain["text"])
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
+            config.write('threads = 1\n[run]\nmax-tokens = 9\ntemp = 0\n')
+            config.flush()
+            by_config = self.run_json("run", "shakespeare", "-p", "ROMEO:", "--config", config.name)
+        self.assertEqual(by_config["text"], plain["text"])
+
+    def test_stories_give_the_expected_bytes(self):
+        model = shared("models/stories260K/tinyllamas-stories-260k-f32.gguf")
+        expected = shared("models/stories260K/expected_greedy_200.txt").read_text()
+        answer = self.run_json("run", model, "--ids", "1", "-n", "200", "--temp", "0",
+                               "--act", "f32", "--kv", "f32")
+        self.assertEqual(answer["text"].strip(), expected.strip()[:len(answer["text"].strip())])
+        self.assertGreater(len(answer["text"]), 440)
+
+    def test_chat_model_answers(self):
+        model = pulled("SmolLM2-135M-Instruct.Q4_1.gguf")
+        answer = self.run_json("run", model, "-p", "What is the capital of France?", "--temp", "0",
+                               "-n", "24", "--act", "f32")
+        self.assertIn("Paris", answer["text"])
+
+
+class Eval(CliTest):
+    def test_logits_of_every_dense_architecture(self):
+        for name in ("llama", "llama_rope_linear", "llama_rope_llama3", "llama_rope_yarn",
+                     "llama_tied_bias", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gpt2",
+                     "smollm3"):
+            folder = shared(f"models/hf-320/{name}")
+            golden = json.loads((folder / "golden.json").read_text())
+            with self.subTest(name=name), tempfile.TemporaryDirectory() as out:
+                ids = pathlib.Path(out) / "ids.json"
+                logits = pathlib.Path(out) / "logits.npy"
+                ids.write_text(json.dumps(golden["ids"]))
+                done = nibble("eval", folder, "--ids-file", ids, "--logits", logits,
+                              "--act", "f32", "--kv", "f32", "--quiet")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                shape, rows = read_npy(logits)
+                self.assertEqual(shape, (320, 512))
+                worst = 0.0
+                for i, expected in enumerate(golden["next_logprob"]):
+                    largest = max(rows[i])
+                    total = math.fsum(math.exp(x - largest) for x in rows[i])
+                    found = rows[i][golden["ids"][i + 1]] - largest - math.log(total)
+                    worst = max(worst, abs(found - expected))
+                self.assertLess(worst, 1e-4)
+
+    def test_perplexity_of_named_windows(self):
+        for name, file in (("smollm2-135m", "SmolLM2-135M-Instruct.Q4_1.gguf"),):
+            model = pulled(file)
+            golden = json.loads(shared(f"models/real/{name}.json").read_text())["ppl_llama"]
+            found = self.run_json("eval", model, "--ids-file",
+                                  shared(f"models/real/{name}.wiki_ids.json"), "--chunks",
+                                  golden["chunks"], "--act", "f32", "--kv", "f32")
+            self.assertEqual(found["tokens"], golden["n"])
+            self.assertLess(abs(found["ppl"] / golden["ppl"] - 1), 1e-4)
+
+    def test_gptq_protocol_counts(self):
+        text = shared("corpora/tinyshakespeare/input.txt")
+        found = self.run_json("eval", "shakespeare", "--text", text, "--protocol", "gptq", "--ctx",
+                              "256", "--chunks", "4")
+        self.assertEqual((found["tokens"], found["chunks"]), (4 * 255, 4))
+        self.assertEqual(found["protocol"], "gptq")
+        self.assertTrue(1 < found["ppl"] < 20)
+
+
+class Inspect(CliTest):
+    def test_keys(self):
+        found = self.run_json("inspect", "shakespeare", "--tensors", "--check")
+        for key in ("architecture", "name", "parameters", "file_bytes", "weight_bytes",
+                    "bits_per_weight", "context_length", "tokenizer", "chat_template", "tensors",
+                    "kv_bytes_per_token", "card", "problems"):
+            self.assertIn(key, found)
+        self.assertEqual(found["architecture"], "gpt2")
+        self.assertEqual(found["problems"], [])
+        self.assertEqual(set(found["tensors"][0]), {"name", "type", "shape", "bytes"})
+
+    def test_check_finds_a_nan(self):
+        whole = bytearray(
+            shared("models/stories260K/tinyllamas-stories-260k-f32.gguf").read_bytes())
+        whole[-4:] = b"\x00\x00\xc0\x7f"
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "nan.gguf"
+            path.write_bytes(whole)
+            done = nibble("inspect", path, "--check", "--json")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        problems = json.loads(done.stdout)["problems"]
+        self.assertEqual(len(problems), 1)
+        self.assertIn("NaN", problems[0])
+
+
+class Tokenize(CliTest):
+    def test_both_ways(self):
+        model = pulled("SmolLM2-135M-Instruct.Q4_1.gguf")
+        text = "Hello  world, naïve 日本 🙂\n\tend"
+        there = self.run_json("tokenize", model, "-p", text)
+        back = self.run_json("tokenize", model, "--decode", "-p", json.dumps(there["ids"]))
+        self.assertEqual(back["text"], text)
+        self.assertEqual(set(there), {"ids", "pieces", "text"})
+
+    def test_chat(self):
+        model = pulled("SmolLM2-135M-Instruct.Q4_1.gguf")
+        with tempfile.NamedTemporaryFile("w") as file:
+            json.dump([{"role": "system", "content": "Be brief."},
+                       {"role": "user", "content": "Hi"}], file)
+            file.flush()
+            found = self.run_json("tokenize", model, "--chat", file.name,
+                                  "--add-generation-prompt")
+        self.assertEqual(found["text"], "<|im_start|>system\nBe brief.<|im_end|>\n"
+                                        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+        self.assertEqual(found["ids"][0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
