@@ -70,7 +70,8 @@ void AppendValue(const JsonValue& value, std::string& out) {
       return;
     case JsonKind::kArray: {
       std::string_view separator = "[";
-      for (const JsonValue element : *value.AsArray()) {
+      const JsonArray elements = *value.AsArray();  // GCC 12: the loop would not keep it alive
+      for (const JsonValue element : elements) {
         out += separator;
         AppendValue(element, out);
         separator = ", ";
@@ -80,7 +81,8 @@ void AppendValue(const JsonValue& value, std::string& out) {
     }
     case JsonKind::kObject: {
       std::string_view separator = "{";
-      for (const auto& [key, member] : *value.AsObject()) {
+      const JsonObject members = *value.AsObject();
+      for (const auto& [key, member] : members) {
         out += separator;
         AppendJsonString(key, out);
         out += ": ";

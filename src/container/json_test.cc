@@ -32,7 +32,8 @@ TEST(Json, ReadsValues) {
   ASSERT_TRUE(root.is_object());
   EXPECT_EQ(root.AsObject()->size(), 3u);
   std::vector<JsonKind> kinds;
-  for (const JsonValue value : *root.Find("a")->AsArray()) kinds.push_back(value.kind());
+  const JsonArray elements = *root.Find("a")->AsArray();
+  for (const JsonValue value : elements) kinds.push_back(value.kind());
   EXPECT_EQ(kinds,
             (std::vector{JsonKind::kInt, JsonKind::kDouble, JsonKind::kBool, JsonKind::kBool,
                          JsonKind::kNull, JsonKind::kString, JsonKind::kArray, JsonKind::kObject}));
@@ -47,7 +48,8 @@ TEST(Json, ReadsValues) {
 TEST(Json, KeepsTheOrderOfMembersAndTheLastOfEqualKeys) {
   const JsonDocument document = MustParse(R"({"z": 1, "a": {"x": [1]}, "m": 3, "a": 4})");
   std::string keys;
-  for (const auto& [key, value] : *document.root().AsObject()) keys += key;
+  const JsonObject members = *document.root().AsObject();
+  for (const auto& [key, value] : members) keys += key;
   EXPECT_EQ(keys, "zama");
   EXPECT_EQ(document.root().GetInt("a").value(), 4);
 }
@@ -57,7 +59,8 @@ TEST(Json, ReadsStrings) {
       MustParse(R"(["\"\\\/\b\f\n\r\t", "\u00e9\u20AC\ud83d\ude00", "é€😀", "\ud83d", "\ud83dx",)"
                 R"( "\udc00\u0041", "a\u0000b", ""])");
   std::vector<std::string> values;
-  for (const JsonValue value : *document.root().AsArray()) {
+  const JsonArray elements = *document.root().AsArray();
+  for (const JsonValue value : elements) {
     values.emplace_back(*value.AsString());
   }
   EXPECT_EQ(values, (std::vector<std::string>{"\"\\/\b\f\n\r\t", "é€😀", "é€😀", "\uFFFD",
@@ -69,7 +72,8 @@ TEST(Json, ReadsNumbers) {
       "[0, -0, 9223372036854775807, -9223372036854775808, 1000000000000000019884624838656, 1e400, "
       "1e-400, 0.1, NaN, Infinity, -Infinity, 2048.0, 1.5E+2]");
   std::vector<JsonValue> values;
-  for (const JsonValue value : *document.root().AsArray()) values.push_back(value);
+  const JsonArray elements = *document.root().AsArray();
+  for (const JsonValue value : elements) values.push_back(value);
   ASSERT_EQ(values.size(), 13u);
   EXPECT_EQ(values[2].AsInt().value(), INT64_MAX);
   EXPECT_EQ(values[3].AsInt().value(), INT64_MIN);

@@ -182,7 +182,8 @@ TEST(SameBits, AfterPreemption) {
 
 std::vector<int> IdsOf(JsonValue array) {
   std::vector<int> ids;
-  for (JsonValue id : *array.AsArray()) ids.push_back(static_cast<int>(*id.AsInt()));
+  const JsonArray elements = *array.AsArray();
+  for (JsonValue id : elements) ids.push_back(static_cast<int>(*id.AsInt()));
   return ids;
 }
 
@@ -194,7 +195,8 @@ void ExpectGreedy(const std::filesystem::path& model, const std::filesystem::pat
       Load(model, {.act = Act::kF32, .kv = kF32Pages, .max_context = 2048, .max_rows = 256});
   ASSERT_TRUE(engine);
   int compared = 0;
-  for (JsonValue sequence : *document->root().Get("sequences")->AsArray()) {
+  const JsonArray sequences = *document->root().Get("sequences")->AsArray();
+  for (JsonValue sequence : sequences) {
     const auto greedy = sequence.Find("greedy");
     if (!greedy || greedy->is_null()) continue;
     const std::vector<int> expected = IdsOf(*greedy);

@@ -31,12 +31,14 @@ Value FromJsonNode(const JsonValue& json) {
       return Value::String(std::string(*json.AsString()));
     case JsonKind::kArray: {
       std::vector<Value> items;
-      for (const JsonValue item : *json.AsArray()) items.push_back(FromJsonNode(item));
+      const JsonArray elements = *json.AsArray();
+      for (const JsonValue item : elements) items.push_back(FromJsonNode(item));
       return Value::MakeList(std::move(items));
     }
     case JsonKind::kObject: {
       auto dict = std::make_shared<Dict>();
-      for (const auto [key, value] : *json.AsObject()) dict->Set(key, FromJsonNode(value));
+      const JsonObject members = *json.AsObject();
+      for (const auto [key, value] : members) dict->Set(key, FromJsonNode(value));
       return jinja::MakeDict(std::move(dict));
     }
   }

@@ -67,7 +67,8 @@ bool HasByteNormalizer(JsonValue json) {
   if (name && *name == "ByteLevel") return true;
   const auto list_json = json.Find("normalizers");
   if (!list_json || !list_json->is_array()) return false;
-  for (const JsonValue item : *list_json->AsArray()) {
+  const JsonArray items = *list_json->AsArray();
+  for (const JsonValue item : items) {
     const auto inner = item.Find("type");
     const auto inner_name = inner ? inner->AsString() : Result<std::string_view>("");
     if (inner_name && *inner_name == "ByteLevel") return true;

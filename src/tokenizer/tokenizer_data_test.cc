@@ -79,11 +79,13 @@ TEST(TokenizerData, HuggingFaceCases) {
   const auto document = JsonDocument::ReadFile((folder / "hf_tokenizer_cases.json").string());
   ASSERT_TRUE(document) << document.error().message;
   int count = 0;
-  for (const auto [name, group] : *document->root().AsObject()) {
+  const JsonObject groups = *document->root().AsObject();
+  for (const auto [name, group] : groups) {
     const auto tokenizer = LoadTokenizer(folder / Text(group, "tokenizer"));
     ASSERT_TRUE(tokenizer) << tokenizer.error().message;
     const bool unigram_file = Text(group, "tokenizer").ends_with(".model");
-    for (const JsonValue row : *group.Find("cases")->AsArray()) {
+    const JsonArray rows = *group.Find("cases")->AsArray();
+    for (const JsonValue row : rows) {
       const std::string text = Text(row, "text");
       const auto ids = tokenizer->Encode(text, {.add_special = false});
       ASSERT_TRUE(ids) << ids.error().message;
@@ -179,11 +181,13 @@ TEST(TokenizerData, PublishedGoldens) {
   const auto document =
       JsonDocument::ReadFile(testing::SourcePath("tests/golden/tokenizer/published.json").string());
   ASSERT_TRUE(document) << document.error().message;
-  for (const JsonValue group : *document->root().AsArray()) {
+  const JsonArray groups = *document->root().AsArray();
+  for (const JsonValue group : groups) {
     const std::string file = Text(group, "file");
     const auto tokenizer = LoadTokenizer(folder / file);
     ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-    for (const JsonValue row : *group.Find("cases")->AsArray()) {
+    const JsonArray rows = *group.Find("cases")->AsArray();
+    for (const JsonValue row : rows) {
       const std::string text = Text(row, "text");
       // SentencePiece itself knows no marks in a text.
       const bool parse = file.find(".model") == std::string::npos;
@@ -199,11 +203,13 @@ TEST(TokenizerData, SyntheticGoldens) {
       JsonDocument::ReadFile(testing::SourcePath("tests/golden/tokenizer/synthetic.json").string());
   ASSERT_TRUE(document) << document.error().message;
   int groups = 0;
-  for (const JsonValue group : *document->root().AsArray()) {
+  const JsonArray elements = *document->root().AsArray();
+  for (const JsonValue group : elements) {
     const std::string name = Text(group, "name");
     const auto tokenizer = ParseTokenizerJson(group.Find("tokenizer")->ToString());
     ASSERT_TRUE(tokenizer) << name << ": " << tokenizer.error().message;
-    for (const JsonValue row : *group.Find("cases")->AsArray()) {
+    const JsonArray rows = *group.Find("cases")->AsArray();
+    for (const JsonValue row : rows) {
       const std::string text = Text(row, "text");
       const auto ids = tokenizer->Encode(text);
       ASSERT_TRUE(ids) << ids.error().message;
