@@ -103,6 +103,8 @@ class JsonValue {
 };
 
 // for (JsonValue v : array). Walking is one step per element; there is no index access.
+// The array must outlive the loop: not `for (JsonValue v : *value.AsArray())`, whose temporary dies
+// first (GCC 12 has no P2718).
 class JsonArray {
  public:
   class Iterator {
