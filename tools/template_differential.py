@@ -135,7 +135,34 @@ class Generator:
             return tag("generation") + body() + tag("set n = 99") + tag("endgeneration") + "{{ n }}"
         return tag(f"filter {self.pick(['upper', 'trim', 'indent(2)|upper', 'length'])}") + body() + tag("endfilter")
 
+    def scopes(self, depth):
+        """Statements that assign, shadow and read a few names: who sees which value when."""
+        name = lambda: self.pick(["n", "s", "v", "w"])
+        body = lambda: "".join(self.scopes(depth - 1) for _ in range(self.rng.randrange(1, 4))) if depth else ""
+        kind = self.rng.randrange(12 if depth else 4)
+        if kind < 2:
+            return "[{{ " + name() + " }}]"
+        if kind < 4:
+            return f"{{% set {name()} = {self.pick(['1', '2', name(), name() + ' ~ 1'])} %}}"
+        if kind == 4:
+            return f"{{% for {name()} in {self.pick(['[7, 8]', 'empty', 'l'])} %}}{body()}{{% else %}}{body()}{{% endfor %}}"
+        if kind == 5:
+            return f"{{% if {self.pick(['yes', 'no', name()])} %}}{body()}{{% else %}}{body()}{{% endif %}}"
+        if kind == 6:
+            return f"{{% with {name()} = {name()} %}}{body()}{{% endwith %}}"
+        if kind == 7:
+            return f"{{% set {name()} %}}{body()}{{% endset %}}"
+        if kind == 8:
+            return f"{{% macro m({name()}={name()}) %}}{body()}{{% endmacro %}}{body()}{{{{ m() }}}}{{{{ m(5) }}}}"
+        if kind == 9:
+            return f"{{% macro c() %}}{{{{ caller({name()}) }}}}{{% endmacro %}}{{% call({name()}) c() %}}{body()}{{% endcall %}}"
+        if kind == 10:
+            return f"{{% filter upper %}}{body()}{{% endfilter %}}"
+        return f"{{% generation %}}{body()}{{% endgeneration %}}"
+
     def template(self):
+        if self.rng.random() < 0.3:
+            return "".join(self.scopes(3) for _ in range(self.rng.randrange(1, 5)))
         space = lambda: self.pick(["", "\n", " ", "a\n", "  ", "\n\n"])
         parts = [self.statement(self.rng.randrange(3)) if self.rng.random() < 0.5 else "{{ " + self.expr(3) + " }}"
                  for _ in range(self.rng.randrange(1, 4))]

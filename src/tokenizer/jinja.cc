@@ -121,7 +121,7 @@ JinjaTemplate::JinjaTemplate(std::shared_ptr<const jinja::Program> program)
     : program_(std::move(program)) {}
 
 Result<JinjaTemplate> JinjaTemplate::Parse(std::string_view source, const JinjaOptions& options) {
-  constexpr size_t kMaxBytes = 4u << 20;
+  constexpr size_t kMaxBytes = 1u << 20;  // the largest published one has 17 kB
   if (source.size() > kMaxBytes) {
     return BadInput("the template has {} bytes, at most {} are read", source.size(), kMaxBytes);
   }

@@ -91,7 +91,7 @@ enum class StmtKind {
 };
 
 struct Stmt;
-using Body = std::vector<const Stmt*>;
+using Body = std::vector<Stmt*>;
 
 struct Signature {
   std::vector<std::string> names;
@@ -117,13 +117,16 @@ struct Stmt {
   std::vector<Target> targets;
   std::vector<Body> bodies;  // one per test, and else
   Signature signature;
-  bool recursive = false;
+  bool recursive = false;  // of a block: scoped
+  // Per body, the names that are undefined when its frame begins, whatever the context holds.
+  std::vector<std::vector<std::string>> hidden;
 };
 
 struct Program {
   std::deque<Expr> exprs;
   std::deque<Stmt> stmts;
   Body body;
+  std::vector<std::string> hidden;
   std::vector<std::pair<std::string, const Stmt*>> blocks;
 };
 

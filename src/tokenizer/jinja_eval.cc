@@ -70,12 +70,24 @@ Value Interpreter::EvalName(const Expr& expr) {
   return LookUp(expr.name);
 }
 
+namespace {
+bool IsHidden(const Value& value) { return value.IsUndefined() && !value.object(); }
+}  // namespace
+
 Value Interpreter::LookUp(const std::string& name) {
-  for (const Scope* scope = scope_.get(); scope; scope = scope->parent.get()) {
-    if (const Value* value = scope->Find(name)) return *value;
+  const Value* found = nullptr;
+  for (const Scope* scope = scope_.get(); scope && !found; scope = scope->parent.get()) {
+    found = scope->Find(name);
   }
-  if (const Value* value = context_.dict().Find(name)) return *value;
-  return FindGlobal(name);
+  if (!found) {
+    // A block's frame is in no other: it sees what the top level has assigned.
+    found = root_->Find(name);
+    if (found && IsHidden(*found)) found = nullptr;
+    if (!found) found = context_.dict().Find(name);
+    if (!found) return FindGlobal(name);
+  }
+  if (!IsHidden(*found)) return *found;
+  return Value::Undefined(fmt::format("{} is undefined", StringRepr(name)));
 }
 
 Value Interpreter::FindGlobal(const std::string& name) {

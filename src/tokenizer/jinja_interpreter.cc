@@ -71,6 +71,7 @@ Interpreter::~Interpreter() {
 std::string Interpreter::Run() {
   std::string out;
   out_ = &out;
+  Hide(program_.hidden, *root_);
   ExecBody(program_.body);
   return out;
 }

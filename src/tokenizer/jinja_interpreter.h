@@ -91,6 +91,10 @@ class Interpreter {
   void ExecCallBlock(const Stmt& stmt);
   void ExecBlock(const Stmt& stmt);
   void Assign(const Target& target, const Value& value);
+  // Names that a frame begins with as undefined are in it as plain Value().
+  static void Hide(const std::vector<std::string>& names, Scope& scope);
+  // The frame of a statement's body.
+  std::shared_ptr<Scope> NewScope(const Stmt& stmt, size_t body, std::shared_ptr<Scope> around);
   Value MakeMacro(const Stmt& stmt);
   Value CallMacro(const Stmt& stmt, Scope& around, CallArgs& args);
   Value MakeSelf();

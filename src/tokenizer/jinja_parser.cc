@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tokenizer/jinja_parser_base.h"
+#include "tokenizer/jinja_symbols.h"
 
 namespace nibble::jinja {
 namespace {
@@ -68,7 +69,7 @@ class Parser : private ExprParser {
     }
   }
 
-  const Stmt* ParseData() {
+  Stmt* ParseData() {
     Stmt* output = New(StmtKind::kOutput, Current().line);
     Expr& data = program_.exprs.emplace_back();
     data.line = Current().line;
@@ -118,7 +119,7 @@ class Parser : private ExprParser {
     return body;
   }
 
-  const Stmt* ParseStatement() {
+  Stmt* ParseStatement() {
     if (!Is(TokenKind::kName)) Fail("tag name expected");
     const std::string tag = Current().text;
     const int line = Current().line;
@@ -145,7 +146,7 @@ class Parser : private ExprParser {
     FailAt(line, fmt::format("Encountered unknown tag '{}'.", tag));
   }
 
-  const Stmt* ParseIf(int line) {
+  Stmt* ParseIf(int line) {
     const bool outer_soft = std::exchange(soft_, true);
     Stmt* stmt = New(StmtKind::kIf, line);
     while (true) {
@@ -159,7 +160,7 @@ class Parser : private ExprParser {
     }
   }
 
-  const Stmt* ParseFor(int line) {
+  Stmt* ParseFor(int line) {
     Stmt* stmt = New(StmtKind::kFor, line);
     ++loop_frames_;
     stmt->targets.push_back(ParseTarget(false, {"in"}));
@@ -178,7 +179,7 @@ class Parser : private ExprParser {
     return stmt;
   }
 
-  const Stmt* ParseSet(int line) {
+  Stmt* ParseSet(int line) {
     Stmt* stmt = New(StmtKind::kSet, line);
     stmt->targets.push_back(ParseTarget(true, {}));
     if (SkipOperator("=")) {
@@ -219,7 +220,7 @@ class Parser : private ExprParser {
     }
   }
 
-  const Stmt* ParseMacro(int line) {
+  Stmt* ParseMacro(int line) {
     Stmt* stmt = New(StmtKind::kMacro, line);
     stmt->name = ParseTargetName();
     ParseSignature(stmt->signature);
@@ -228,7 +229,7 @@ class Parser : private ExprParser {
     return stmt;
   }
 
-  const Stmt* ParseCallBlock(int line) {
+  Stmt* ParseCallBlock(int line) {
     Stmt* stmt = New(StmtKind::kCallBlock, line);
     if (IsOperator("(")) ParseSignature(stmt->signature);
     stmt->exprs.push_back(ParseExpression());
@@ -238,7 +239,7 @@ class Parser : private ExprParser {
     return stmt;
   }
 
-  const Stmt* ParseFilterBlock(int line) {
+  Stmt* ParseFilterBlock(int line) {
     Stmt* stmt = New(StmtKind::kFilterBlock, line);
     const bool outer_soft = std::exchange(soft_, false);
     stmt->exprs.push_back(ParseFilter(nullptr, true));
@@ -247,7 +248,7 @@ class Parser : private ExprParser {
     return stmt;
   }
 
-  const Stmt* ParseWith(int line) {
+  Stmt* ParseWith(int line) {
     Stmt* stmt = New(StmtKind::kWith, line);
     while (!Is(TokenKind::kBlockEnd)) {
       if (!stmt->targets.empty()) ExpectOperator(",");
@@ -259,7 +260,7 @@ class Parser : private ExprParser {
     return stmt;
   }
 
-  const Stmt* ParsePrint(int line) {
+  Stmt* ParsePrint(int line) {
     Stmt* stmt = New(StmtKind::kOutput, line);
     while (!Is(TokenKind::kBlockEnd)) {
       if (!stmt->exprs.empty()) ExpectOperator(",");
@@ -268,7 +269,7 @@ class Parser : private ExprParser {
     return stmt;
   }
 
-  const Stmt* ParseNamedBlock(int line) {
+  Stmt* ParseNamedBlock(int line) {
     Stmt* stmt = New(StmtKind::kBlock, line);
     stmt->name = ExpectAnyName();
     stmt->recursive = SkipName("scoped");  // sees the variables around it
@@ -286,20 +287,20 @@ class Parser : private ExprParser {
     return stmt;
   }
 
-  const Stmt* ParseAutoescape(int line) {
+  Stmt* ParseAutoescape(int line) {
     Stmt* stmt = New(StmtKind::kAutoescape, line);
     stmt->exprs.push_back(ParseExpression());
     stmt->bodies.push_back(ParseInnerBody("endautoescape"));
     return stmt;
   }
 
-  const Stmt* ParseLoopControl(const std::string& tag, int line) {
+  Stmt* ParseLoopControl(const std::string& tag, int line) {
     if (loops_ == 0) FailAt(line, fmt::format("'{}' outside loop", tag));
     return New(tag == "break" ? StmtKind::kBreak : StmtKind::kContinue, line);
   }
 
   // Tags that load other templates parse, and raise when reached: there is no loader.
-  const Stmt* ParseRefused(const std::string& tag, int line) {
+  Stmt* ParseRefused(const std::string& tag, int line) {
     Stmt* stmt = New(StmtKind::kRefused, line);
     stmt->name = tag;
     stmt->exprs.push_back(ParseExpression());
@@ -381,6 +382,7 @@ class Parser : private ExprParser {
 std::shared_ptr<const Program> ParseTemplate(std::string_view source, const JinjaOptions& options) {
   auto program = std::make_shared<Program>();
   Parser(Tokenize(source, options), *program).Run();
+  FindHiddenNames(*program);
   return program;
 }
 

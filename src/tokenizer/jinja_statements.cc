@@ -51,8 +51,7 @@ Interpreter::Flow Interpreter::Exec(const Stmt& stmt) {
     case StmtKind::kContinue:
       return Flow::kContinue;
     case StmtKind::kGeneration: {
-      const auto scope = std::make_shared<Scope>(scope_);
-      const Redirect redirect(*this, out_, scope);
+      const Redirect redirect(*this, out_, NewScope(stmt, 0, scope_));
       ExecBody(stmt.bodies[0]);
       break;
     }
@@ -137,7 +136,7 @@ void Interpreter::RunLoop(const Stmt& stmt, const Value& iterable, int depth0) {
   loop->next = nullptr;  // these two may hold the frames around
   loop->recurse = nullptr;
   if (ran || stmt.bodies.size() < 2) return;
-  const Redirect redirect(*this, out_, std::make_shared<Scope>(scope_));
+  const Redirect redirect(*this, out_, NewScope(stmt, 1, scope_));
   ExecBody(stmt.bodies[1]);
 }
 
@@ -151,6 +150,7 @@ bool Interpreter::RunIterations(const Stmt& stmt, const std::shared_ptr<Loop>& l
     Charge(1);
     frame->variables.clear();
     if (frame->captured) frame = std::make_shared<Scope>(scope_);
+    Hide(stmt.hidden[0], *frame);
     const Redirect redirect(*this, out_, frame);
     frame->Set("loop", loop_value);
     Assign(stmt.targets[0], loop->current);
@@ -167,6 +167,17 @@ Value Interpreter::RunLoopCall(const Stmt& stmt, const Value& iterable,
   const Redirect redirect(*this, &text, std::move(scope));
   RunLoop(stmt, iterable, depth0);
   return TextValue(std::move(text));
+}
+
+void Interpreter::Hide(const std::vector<std::string>& names, Scope& scope) {
+  for (const std::string& name : names) scope.Set(name, Value());
+}
+
+std::shared_ptr<Scope> Interpreter::NewScope(const Stmt& stmt, size_t body,
+                                             std::shared_ptr<Scope> around) {
+  auto scope = std::make_shared<Scope>(std::move(around));
+  Hide(stmt.hidden[body], *scope);
+  return scope;
 }
 
 void Interpreter::Assign(const Target& target, const Value& value) {
@@ -208,7 +219,7 @@ void Interpreter::Assign(const Target& target, const Value& value) {
 void Interpreter::ExecSetBlock(const Stmt& stmt) {
   std::string text;
   {
-    const Redirect redirect(*this, &text, std::make_shared<Scope>(scope_));
+    const Redirect redirect(*this, &text, NewScope(stmt, 0, scope_));
     ExecBody(stmt.bodies[0]);
   }
   Value value = TextValue(std::move(text));
@@ -225,7 +236,7 @@ Value Interpreter::ApplyFilterChain(const Expr& expr, const Value& input) {
 Interpreter::Flow Interpreter::ExecFilterBlock(const Stmt& stmt) {
   std::string text;
   {
-    const Redirect redirect(*this, &text, std::make_shared<Scope>(scope_));
+    const Redirect redirect(*this, &text, NewScope(stmt, 0, scope_));
     const Flow flow = ExecBody(stmt.bodies[0]);
     if (flow != Flow::kNormal) return flow;
   }
@@ -234,7 +245,7 @@ Interpreter::Flow Interpreter::ExecFilterBlock(const Stmt& stmt) {
 }
 
 Interpreter::Flow Interpreter::ExecWith(const Stmt& stmt) {
-  const auto scope = std::make_shared<Scope>(scope_);
+  const auto scope = NewScope(stmt, 0, scope_);
   std::vector<Value> values;
   for (const Expr* expr : stmt.exprs) values.push_back(Eval(*expr));
   const Redirect redirect(*this, out_, scope);
@@ -244,8 +255,8 @@ Interpreter::Flow Interpreter::ExecWith(const Stmt& stmt) {
 
 Interpreter::Flow Interpreter::ExecAutoescape(const Stmt& stmt) {
   const bool outer = autoescape_;
+  const Redirect redirect(*this, out_, NewScope(stmt, 0, scope_));
   const bool inner = Truthy(Eval(*stmt.exprs[0]));
-  const Redirect redirect(*this, out_, std::make_shared<Scope>(scope_));
   autoescape_ = inner;
   const Flow flow = ExecBody(stmt.bodies[0]);
   autoescape_ = outer;
@@ -267,7 +278,7 @@ Value Interpreter::MakeSelf() {
       if (block_name != name) continue;
       return MakeFunction(name, [block](Interpreter& in, CallArgs&) {
         std::string text;
-        const Redirect redirect(in, &text, std::make_shared<Scope>(in.root_));
+        const Redirect redirect(in, &text, in.NewScope(*block, 0, nullptr));
         in.ExecBody(block->bodies[0]);
         return in.TextValue(std::move(text));
       });
@@ -359,10 +370,10 @@ void Interpreter::BindMacroArguments(const Stmt& stmt, CallArgs& args, Scope& sc
 }
 
 Value Interpreter::CallMacro(const Stmt& stmt, Scope& around, CallArgs& args) {
-  const auto scope =
-      std::make_shared<Scope>(std::shared_ptr<Scope>(std::shared_ptr<Scope>(), &around));
+  const auto scope = NewScope(stmt, 0, std::shared_ptr<Scope>(std::shared_ptr<Scope>(), &around));
   const Signature& signature = stmt.signature;
   std::vector<bool> given(signature.names.size());
+  Hide(signature.names, *scope);  // a default sees the parameters before its own
   BindMacroArguments(stmt, args, *scope, given);
   std::string text;
   const Redirect redirect(*this, &text, scope);

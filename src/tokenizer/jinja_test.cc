@@ -63,18 +63,49 @@ TEST(Jinja, IntegersBeyond64BitsAreErrors) {
   }
 }
 
+// What jinja2's compiler makes of names; tools/template_differential.py finds more of these.
+TEST(Jinja, NamesAreResolvedFrameByFrame) {
+  const char* context = R"({"x": 1, "l": [7, 8]})";
+  EXPECT_EQ(
+      Render("{% for i in l %}{{ x }}{% set x = x + i %}{{ x }},{% endfor %}{{ x }}", context),
+      "18,19,1");
+  // Assigned before it is read: undefined until then, whatever the context has.
+  EXPECT_EQ(
+      Render("{% macro m() %}[{{ x }}]{% endmacro %}{{ m() }}{% set x = 2 %}{{ m() }}", context),
+      "[][2]");
+  EXPECT_EQ(Render("{{ x }}{% macro m() %}[{{ x }}]{% endmacro %}{{ m() }}{% set x = 2 %}{{ m() }}",
+                   context),
+            "1[1][2]");
+  EXPECT_EQ(Render("{% if false %}{% set x = 2 %}{% endif %}{{ x }}", context), "1");
+  EXPECT_EQ(Render("{% macro m(x=x) %}[{{ x }}]{% endmacro %}{{ m() }}{{ m(3) }}", context),
+            "[][3]");
+  EXPECT_EQ(Render("{% generation %}{% set x = 2 %}{{ x }}{% endgeneration %}{{ x }}", context),
+            "21");
+  EXPECT_EQ(Render("{% set x = 5 %}{% block b %}{{ x }}{% endblock %}{{ self.b() }}", context),
+            "55");
+}
+
+TEST(Jinja, LongTemplatesAreRefusedSoon) {
+  std::string source;
+  for (int i = 0; i < 20000; ++i) {
+    source += "{% if x %}{% set v" + std::to_string(i) + " = 1 %}{% endif %}";
+  }
+  EXPECT_NE(Failure(source).find("too many names"), std::string::npos);
+  EXPECT_NE(Failure(std::string(2 << 20, 'x')).find("bytes"), std::string::npos);
+}
+
 // Each ends soon and in bounded memory.
 TEST(Jinja, EndlessTemplatesEnd) {
   const std::pair<const char*, const char*> cases[] = {
       {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "steps"},
       {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"},
-      {"{{ range(1000000) }}", "MAX_RANGE"},
-      {"{{ 'x' * 1000000000000 }}", "longer than"},
-      {"{{ 'x'.ljust(1000000000000) }}", "longer than"},
-      {"{{ ('x' * 1000000).replace('', 'y' * 1000000) }}", "longer than"},
-      {"{{ '%1000000000d' % 1 }}", "too wide"},
-      {"{{ '{:1000000000}'.format(1) }}", "too wide"},
-      {"{{ [0] * 1000000000000 }}", "items"},
+      {"{{ range(500000) }}", "MAX_RANGE"},
+      {"{{ 'x' * 500000000000 }}", "longer than"},
+      {"{{ 'x'.ljust(500000000000) }}", "longer than"},
+      {"{{ ('x' * 500000).replace('', 'y' * 500000) }}", "longer than"},
+      {"{{ '%500000000d' % 1 }}", "too wide"},
+      {"{{ '{:500000000}'.format(1) }}", "too wide"},
+      {"{{ [0] * 500000000000 }}", "items"},
       {"{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}"
        "{% endfor %}",
        "longer than"},
@@ -89,8 +120,8 @@ TEST(Jinja, EndlessTemplatesEnd) {
        "nest deeper"},
       {"{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns }}", "recursion"},
       {"{% for x in [[1]] recursive %}{{ loop(x and [[1]]) }}{% endfor %}", "recursion"},
-      {"{{ [1]|batch(1000000000, 'x')|list }}", "items"},
-      {"{{ [1]|slice(1000000000)|list }}", "steps"},
+      {"{{ [1]|batch(500000000, 'x')|list }}", "items"},
+      {"{{ [1]|slice(500000000)|list }}", "steps"},
   };
   for (const auto& [source, expected] : cases) {
     const std::string message = Failure(source);
@@ -105,16 +136,16 @@ TEST(Jinja, DeepNestingIsAnError) {
     return out;
   };
   const std::string deep[] = {
-      "{{ " + repeat("(", 100000) + "1",
-      "{{ " + repeat("[", 100000),
-      "{{ " + repeat("not ", 100000) + "1 }}",
-      "{{ " + repeat("-", 100000) + "1 }}",
-      "{{ 1" + repeat(" + 1", 100000) + " }}",
-      "{{ x" + repeat("|upper", 100000) + " }}",
-      "{{ x" + repeat(".a", 100000) + " }}",
-      "{{ " + repeat("1 if 1 else ", 100000) + "1 }}",
-      repeat("{% if 1 %}", 100000),
-      repeat("{% for a in b %}", 100000),
+      "{{ " + repeat("(", 50000) + "1",
+      "{{ " + repeat("[", 50000),
+      "{{ " + repeat("not ", 50000) + "1 }}",
+      "{{ " + repeat("-", 50000) + "1 }}",
+      "{{ 1" + repeat(" + 1", 50000) + " }}",
+      "{{ x" + repeat("|upper", 50000) + " }}",
+      "{{ x" + repeat(".a", 50000) + " }}",
+      "{{ " + repeat("1 if 1 else ", 50000) + "1 }}",
+      repeat("{% if 1 %}", 50000),
+      repeat("{% for a in b %}", 50000),
   };
   for (const std::string& source : deep) {
     EXPECT_NE(Failure(source).find("deep"), std::string::npos) << source.substr(0, 40);
