@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "cli/commands.h"
 
@@ -52,6 +53,7 @@ int Main(int argc, char** argv) {
   app.set_config("--config", "",
                  "TOML file with flags by their long names; [run] for one command's")
       ->type_name("FILE");
+  app.allow_config_extras(CLI::config_extras_mode::error);
   app.require_subcommand(1);
   app.fallthrough();
   app.footer(
@@ -95,6 +97,11 @@ int Main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "nibble: out of memory\n");
     return 2;
+  } catch (const std::system_error& error) {
+    // Whoever read our output has gone (`nibble … | head`): nobody is left to be told.
+    if (error.code() == std::errc::broken_pipe) return 1;
+    std::fprintf(stderr, "nibble: unexpected failure: %s\n", error.what());
+    return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "nibble: unexpected failure: %s\n", error.what());
     return 1;

@@ -13,16 +13,6 @@
 
 namespace nibble::cli {
 
-std::string FormatBytes(double bytes) {
-  constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  while (bytes >= 999.5 && unit + 1 < kUnits.size()) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.3g} {}", bytes, kUnits[unit]);
-}
-
 std::string FormatRate(double rate) {
   if (rate >= 100) return fmt::format("{:.0f}", rate);
   return rate >= 10 ? fmt::format("{:.1f}", rate) : fmt::format("{:.2f}", rate);

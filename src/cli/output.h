@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/text.h"
 
 namespace nibble::cli {
 
-std::string FormatBytes(double bytes);  // "98.4 MB": powers of 1000, as disks and bandwidth
-std::string FormatRate(double rate);    // "1234", "56.7", "3.21"
+std::string FormatRate(double rate);  // "1234", "56.7", "3.21"
 
 bool IsTerminal(FILE* stream);
 // True when the stream is a terminal and NO_COLOR is not set.

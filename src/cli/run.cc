@@ -4,12 +4,14 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/math.h"
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "cli/session.h"
+#include "kernels/kv_view.h"
 #include "platform/memory.h"
 #include "tokenizer/tokenizer.h"
 
@@ -64,7 +66,10 @@ void PrintJson(const Session& session, const Answer& answer, const Usage& usage)
   const Engine& engine = *session.engine;
   const RunStats stats = MakeRunStats(engine, usage);
   const double read_bandwidth = MeasureReadBandwidth(engine);
+  // Of the KV pages, those that this run filled.
   const EnginePlan& plan = engine.plan();
+  const int kv_tokens = RoundUp(usage.prompt_tokens + usage.generated_tokens, kPageTokens);
+  const size_t kv_bytes = plan.kv_bytes_per_token * static_cast<size_t>(kv_tokens);
   nlohmann::ordered_json out;
   out["text"] = answer.text;
   out["ids"] = nlohmann::json::array();
@@ -82,7 +87,7 @@ void PrintJson(const Session& session, const Answer& answer, const Usage& usage)
   out["achieved_bandwidth"] = stats.achieved_bandwidth;
   out["bandwidth_fraction"] = read_bandwidth > 0 ? stats.achieved_bandwidth / read_bandwidth : 0;
   out["resident_bytes"] = ReadResidentBytes().private_;
-  out["predicted_bytes"] = plan.Total();
+  out["predicted_bytes"] = plan.Total() - plan.kv_bytes + kv_bytes;
   out["spec"] = {{"drafted", 0}, {"accepted", 0}};
   fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/text.h"
 #include "engine/sampler.h"
 #include "kv/page_book.h"
 #include "kv/storage/kv_storage.h"
@@ -39,9 +40,7 @@ int TokensIn(std::span<const KvGroup> groups, size_t bytes, int most,
   return low * kPageTokens;
 }
 
-std::string Mib(size_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
+std::string Text(size_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 
 Status CheckOption(const char* name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return {};
@@ -56,7 +55,7 @@ Result<int> KvTokens(const PlanInput& input, std::span<const KvGroup> groups, in
     const int tokens = TokensIn(groups, options.kv_memory, kMostKvTokens, options);
     if (tokens > 0) return tokens;
     return BadInput("KV memory of {} holds no page: one of {} tokens takes {}",
-                    Mib(options.kv_memory), kPageTokens, Mib(KvBytesFor(groups, 1, options)));
+                    Text(options.kv_memory), kPageTokens, Text(KvBytesFor(groups, 1, options)));
   }
   if (options.max_context > 0) return context;
   // Nobody asked for the model's whole context: take it if it fits into half of what is left.
@@ -119,9 +118,9 @@ std::string EnginePlan::Describe() const {
   return fmt::format(
       "weights {} + step buffers {} + rotations {} + KV pages {} ({} tokens of {} bytes) + sampler "
       "{} + tokenizer {} + process {} = {}; available {}",
-      Mib(model.weight_bytes), Mib(model.workspace_bytes), Mib(model.rope_bytes), Mib(kv_bytes),
-      kv_tokens, kv_bytes_per_token, Mib(sampler_bytes), Mib(tokenizer_bytes), Mib(process_bytes),
-      Mib(Total()), Mib(available_bytes));
+      Text(model.weight_bytes), Text(model.workspace_bytes), Text(model.rope_bytes), Text(kv_bytes),
+      kv_tokens, kv_bytes_per_token, Text(sampler_bytes), Text(tokenizer_bytes),
+      Text(process_bytes), Text(Total()), Text(available_bytes));
 }
 
 }  // namespace nibble

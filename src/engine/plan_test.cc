@@ -45,7 +45,7 @@ TEST(PlanPools, OneRequestOfTheModelsContextByDefault) {
   EXPECT_EQ(pools->plan.kv_bytes_per_token, 6U * 512);
   EXPECT_TRUE(pools->plan.Fits());
   EXPECT_EQ(pools->plan.fitting_context, 2000);
-  EXPECT_NE(pools->plan.Describe().find("weights 1024.0 MiB"), std::string::npos)
+  EXPECT_NE(pools->plan.Describe().find("weights 1.07 GB"), std::string::npos)
       << pools->plan.Describe();
 }
 

@@ -23,7 +23,8 @@ class ShakespeareTest : public ::testing::Test {
     ASSERT_TRUE(engine) << engine.error().message;
     engine_ = *std::move(engine);
     const auto ids = Golden("ids");
-    for (const JsonValue id : *ids.root().AsArray()) {
+    const JsonArray array = *ids.root().AsArray();
+    for (const JsonValue id : array) {
       ids_.emplace_back(static_cast<int32_t>(*id.AsInt()));
     }
   }
@@ -39,10 +40,12 @@ class ShakespeareTest : public ::testing::Test {
   std::vector<double> ExpectedLosses() const {
     const auto document = Golden("logprobs");
     std::vector<double> losses;
-    for (const JsonValue row : *document.root().AsArray()) {
+    const JsonArray rows = *document.root().AsArray();
+    for (const JsonValue row : rows) {
       if (losses.size() + 1 == ids_.size()) break;
       int at = 0;
-      for (const JsonValue value : *row.AsArray()) {
+      const JsonArray values = *row.AsArray();
+      for (const JsonValue value : values) {
         if (at++ == ids_[losses.size() + 1].value()) losses.push_back(-*value.AsDouble());
       }
     }
@@ -132,14 +135,16 @@ TEST_F(ShakespeareTest, LogitsFileIsANumpyMatrix) {
   EXPECT_EQ(bytes.substr(0, 6), "\x93NUMPY");
   const auto document = Golden("logprobs");
   size_t row_index = 0;
-  for (const JsonValue row : *document.root().AsArray()) {
+  const JsonArray rows = *document.root().AsArray();
+  for (const JsonValue row : rows) {
     std::vector<float> logits(vocabulary);
     std::memcpy(logits.data(), bytes.data() + header + row_index * vocabulary * sizeof(float),
                 vocabulary * sizeof(float));
     double total = 0;
     for (const float x : logits) total += std::exp(double{x});
     size_t at = 0;
-    for (const JsonValue value : *row.AsArray()) {
+    const JsonArray values = *row.AsArray();
+    for (const JsonValue value : values) {
       EXPECT_NEAR(logits[at++] - std::log(total), *value.AsDouble(), 1e-4);
     }
     ++row_index;

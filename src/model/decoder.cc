@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
@@ -358,11 +359,9 @@ MemoryPlan MakePlan(const ModelFile& file, const WorkspaceShape& shape) {
 }  // namespace
 
 std::string MemoryPlan::ToString() const {
-  const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  return fmt::format(
-      "weights {:.1f} MiB + step buffers {:.1f} MiB + rotations {:.1f} MiB = {:.1f} "
-      "MiB",
-      mib(weight_bytes), mib(workspace_bytes), mib(rope_bytes), mib(Total()));
+  const auto text = [](size_t bytes) { return FormatBytes(static_cast<double>(bytes)); };
+  return fmt::format("weights {} + step buffers {} + rotations {} = {}", text(weight_bytes),
+                     text(workspace_bytes), text(rope_bytes), text(Total()));
 }
 
 Result<MemoryPlan> Decoder::Plan(const std::filesystem::path& path, const LoadOptions& options,
@@ -390,8 +389,8 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(const ModelFile& file, const Load
   const MemoryPlan plan = MakePlan(file, shape);
   const size_t memory = ReadTopology().memory_total;
   if (memory > 0 && plan.Total() + plan.load_scratch_bytes > memory) {
-    return Fail(ErrorKind::kNoRoom, "needs {}, and this machine grants {:.1f} MiB",
-                plan.ToString(), static_cast<double>(memory) / (1 << 20));
+    return Fail(ErrorKind::kNoRoom, "needs {}, and this machine grants {:.1f} MiB", plan.ToString(),
+                static_cast<double>(memory) / (1 << 20));
   }
   auto decoder = std::make_unique<PackedDecoder>(file.config(), checked, kernels, pool);
   NIBBLE_RETURN_IF_ERROR(decoder->Load(file, shape, plan));

@@ -25,7 +25,7 @@ struct MemoryPlan {
   size_t Total() const { return weight_bytes + workspace_bytes + rope_bytes; }
   // Held beside the weights while loading only: one transposed matrix (gpt2 in Hugging Face form).
   size_t load_scratch_bytes = 0;
-  // For people: "weights 94.0 MiB + step buffers 40.1 MiB + rotations 0.1 MiB = 134.2 MiB".
+  // For people: "weights 94.0 MB + step buffers 40.1 MB + rotations 0.10 MB = 134 MB".
   std::string ToString() const;
 };
 

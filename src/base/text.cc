@@ -1,0 +1,22 @@
+#include "base/text.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+
+namespace nibble {
+
+std::string FormatBytes(double bytes) {
+  constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < kUnits.size()) {
+    bytes /= 1000;
+    ++unit;
+  }
+  if (unit == 0) return fmt::format("{:.0f} B", bytes);
+  const int decimals = bytes < 9.995 ? 2 : bytes < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", bytes, decimals, kUnits[unit]);
+}
+
+}  // namespace nibble
