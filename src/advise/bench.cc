@@ -1,6 +1,7 @@
 #include "advise/bench.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "kernels/sampling.h"
@@ -42,7 +43,6 @@ struct ModelBench::Impl {
   ModelWork work;
   KvStorage storage;
   int batch;
-  int pages_per_sequence;
   std::vector<std::vector<PageId>> pages;  // [sequence]; the same ids in every group
   std::vector<std::vector<KvTable>> tables;
   std::vector<TokenId> next;
@@ -141,6 +141,9 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
                     decoder.max_context());
   }
   const int per_sequence = CeilDiv(tokens, kPageTokens);
+  if (int64_t{per_sequence} * batch > INT32_MAX) {
+    return BadInput("{} sequences of {} tokens are more pages than can be numbered", batch, tokens);
+  }
   std::vector<KvGroup> groups = MakeKvGroups(decoder.config(), formats);
   const std::vector<int> page_counts(groups.size(), per_sequence * batch);
   NIBBLE_TRY(KvStorage storage, KvStorage::Create(std::move(groups), page_counts));
@@ -149,7 +152,6 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
                                              .work = work,
                                              .storage = std::move(storage),
                                              .batch = batch,
-                                             .pages_per_sequence = per_sequence,
                                              .pages = {},
                                              .tables = {},
                                              .next = {}});
@@ -165,6 +167,14 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
     }
   }
   return ModelBench(std::move(impl));
+}
+
+double ModelBench::KvBytes(const ModelConfig& config, KvFormats formats, const BenchCase& test) {
+  double page = 0;
+  for (const KvGroup& group : MakeKvGroups(config, formats)) {
+    page += static_cast<double>(group.PageBytes());
+  }
+  return page * CeilDiv(test.TokensPerSequence(), kPageTokens) * test.batch;
 }
 
 BenchRow ModelBench::Run(const BenchCase& test, int repetitions) {

@@ -50,6 +50,9 @@ class ModelBench {
   ModelBench(ModelBench&&) noexcept;
   ~ModelBench();
 
+  // Bytes of the KV cache that a case needs.
+  static double KvBytes(const ModelConfig& config, KvFormats formats, const BenchCase& test);
+
   // One warm-up and `repetitions` measured rounds.
   BenchRow Run(const BenchCase& test, int repetitions);
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "advise/limits.h"
 #include "cli/commands.h"
+#include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "kernels/kernel_table.h"
@@ -15,8 +15,6 @@
 
 namespace nibble::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct BenchFlags {
   std::string model;
@@ -27,7 +25,7 @@ struct BenchFlags {
   std::vector<int> gens = {128};
   std::vector<int> batches = {1};
   std::vector<int> depths = {0};
-  std::vector<std::string> kvs;
+  std::vector<int> both;  // prompt and answer in one test: none, or two numbers
   int repetitions = 5;
   bool limits = false;
 };
@@ -61,6 +59,9 @@ std::vector<BenchCase> Cases(const BenchFlags& own) {
       }
       for (const int gen : own.gens) {
         if (gen > 0) cases.push_back({BenchTest::kGenerate, 0, gen, batch, depth});
+      }
+      if (!own.both.empty()) {
+        cases.push_back({BenchTest::kBoth, own.both[0], own.both[1], batch, depth});
       }
     }
   }
@@ -170,14 +171,14 @@ void PrintMarkdownHeader() {
 
 void PrintMarkdownRow(const Json& row) {
   const bool prompt = row["test"] == "pp";
+  const int length = row["prompt"].get<int>() + row["gen"].get<int>();
   fmt::print("| {}{} | {} | {} | {} | {} | {} | {} ({} … {}) | {:.2f} ms{} | {} | {} |\n",
-             row["test"].get<std::string>(), row[prompt ? "prompt" : "gen"].get<int>(),
-             row["batch"].get<int>(), row["depth"].get<int>(), row["act"].get<std::string>(),
-             row["kv"].get<std::string>(), row["threads"].get<int>(),
-             FormatRate(row["tok_s"].get<double>()), FormatRate(row["tok_s_min"].get<double>()),
-             FormatRate(row["tok_s_max"].get<double>()), row["latency_s"].get<double>() * 1e3,
-             prompt ? "" : " a step", Fraction(row["bandwidth_fraction"]),
-             Fraction(row["compute_fraction"]));
+             row["test"].get<std::string>(), length, row["batch"].get<int>(),
+             row["depth"].get<int>(), row["act"].get<std::string>(), row["kv"].get<std::string>(),
+             row["threads"].get<int>(), FormatRate(row["tok_s"].get<double>()),
+             FormatRate(row["tok_s_min"].get<double>()), FormatRate(row["tok_s_max"].get<double>()),
+             row["latency_s"].get<double>() * 1e3, prompt ? "" : " a step",
+             Fraction(row["bandwidth_fraction"]), Fraction(row["compute_fraction"]));
   std::fflush(stdout);
 }
 
@@ -204,12 +205,30 @@ Result<std::vector<std::pair<std::string, KvFormats>>> KvList(const GlobalFlags&
   return list;
 }
 
+// The KV cache is new for each case; what does not fit is refused before anything is measured.
+Status CheckRoom(const BenchSetup& setup, KvFormats formats, const BenchCase& test) {
+  const int context = setup.decoder->max_context();
+  if (test.TokensPerSequence() > context) {
+    return BadInput("{} tokens per sequence asked for, but the model has room for {}",
+                    test.TokensPerSequence(), context);
+  }
+  const double needed = ModelBench::KvBytes(setup.file.config(), formats, test);
+  const auto available = static_cast<double>(ReadTopology().memory_available);
+  if (needed <= available) return {};
+  return Fail(ErrorKind::kNoRoom,
+              "batch {} with {} tokens each needs {} of KV cache, and {} are free", test.batch,
+              test.TokensPerSequence(), FormatBytes(needed), FormatBytes(available));
+}
+
 Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
   const std::string output = flags.json ? "json" : own.output;
   const std::vector<BenchCase> cases = Cases(own);
   if (cases.empty()) return BadInput("nothing to measure: every -p and -n is 0");
   NIBBLE_TRY(const auto kvs, KvList(flags));
   NIBBLE_TRY(BenchSetup setup, SetUp(flags, own, cases));
+  for (const auto& [name, formats] : kvs) {
+    for (const BenchCase& test : cases) NIBBLE_RETURN_IF_ERROR(CheckRoom(setup, formats, test));
+  }
   std::optional<MachineLimits> limits;
   if (own.limits) {
     NIBBLE_TRY(limits, MeasureLimits(*setup.pool, setup.isa));
@@ -232,7 +251,7 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
         if (rows.empty()) PrintCsvRow(json, true);
         PrintCsvRow(json, false);
       }
-      if (output == "jsonl") fmt::print("{}\n", json.dump());
+      if (output == "jsonl") PrintJsonLine(json);
       rows.push_back(json);
     }
   }
@@ -241,7 +260,7 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
     if (limits) out["limits"] = LimitsJson(*limits);
     out["model"] = own.model.empty() ? own.random + " " + own.to : own.model;
     out["rows"] = rows;
-    fmt::print("{}\n", out.dump());
+    PrintJsonLine(out);
   }
   return {};
 }
@@ -267,6 +286,10 @@ void AddBenchCommand(const CommandContext& context) {
   list("-n,--gen", own->gens, "Answer lengths; 0: none", 0);
   list("-b,--batch", own->batches, "Sequences at the same time", 1);
   list("-d,--depth", own->depths, "Tokens that each sequence already holds", 0);
+  command->add_option("--pg", own->both, "PROMPT,GEN: a prompt and its answer in one test")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(CLI::Range(1, 1 << 20));
   command->add_option("-r,--repetitions", own->repetitions, "Measured rounds after one warm-up")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "container/json.h"
@@ -46,11 +46,11 @@ Status WriteLogitsOf(const GlobalFlags& flags, const EvalFlags& own) {
   NIBBLE_TRY(const Session session, OpenSession(flags, own.model, {}));
   NIBBLE_RETURN_IF_ERROR(WriteLogits(*session.engine, ids, own.logits));
   if (flags.json) {
-    nlohmann::ordered_json out;
+    Json out;
     out["tokens"] = ids.size();
     out["vocabulary"] = session.engine->config().vocabulary;
     out["logits"] = own.logits;
-    fmt::print("{}\n", out.dump());
+    PrintJsonLine(out);
   } else if (!flags.quiet) {
     fmt::print("wrote the logits of {} tokens to {}\n", ids.size(), own.logits);
   }
@@ -60,7 +60,7 @@ Status WriteLogitsOf(const GlobalFlags& flags, const EvalFlags& own) {
 void PrintPerplexity(const GlobalFlags& flags, const EvalFlags& own, int context,
                      const PerplexityResult& result) {
   if (flags.json) {
-    nlohmann::ordered_json out;
+    Json out;
     out["ppl"] = result.perplexity;
     out["ppl_se"] = result.standard_error;
     out["tokens"] = result.tokens;
@@ -69,7 +69,7 @@ void PrintPerplexity(const GlobalFlags& flags, const EvalFlags& own, int context
     out["ctx"] = context;
     out["act"] = flags.act;
     out["kv"] = flags.kv;
-    fmt::print("{}\n", out.dump());
+    PrintJsonLine(out);
     return;
   }
   fmt::print("perplexity {:.4f} ± {:.4f}  ({} windows of {} tokens, {} predictions, {} protocol)\n",

@@ -2,9 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "engine/model_tokenizer.h"
@@ -14,8 +14,6 @@
 
 namespace nibble::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct InspectFlags {
   std::string model;
@@ -168,7 +166,7 @@ Status RunInspect(const GlobalFlags& flags, const InspectFlags& own) {
   }
   const Json json = ToJson(inspection, own, kv);
   if (flags.json) {
-    fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+    PrintJsonLine(json);
   } else {
     PrintText(json, own);
   }

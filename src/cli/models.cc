@@ -2,18 +2,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/json_output.h"
 #include "cli/output.h"
 #include "fetch/store.h"
 #include "platform/cpu.h"
 
 namespace nibble::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct PullFlags {
   std::string name;
@@ -40,7 +38,7 @@ Status ListNamed(const GlobalFlags& flags) {
     }
   }
   if (flags.json) {
-    fmt::print("{}\n", Json{{"models", models}}.dump());
+    PrintJsonLine(Json{{"models", models}});
   } else if (!flags.quiet) {
     fmt::print(
         "Any GGUF of Hugging Face: nibble pull org/repo:Q4_K_M; {} of memory are free here.\n",
@@ -62,11 +60,10 @@ Status RunPull(const GlobalFlags& flags, PullFlags own) {
   };
   NIBBLE_TRY(const PullResult result, Pull(own.name, own.options));
   if (flags.json) {
-    fmt::print("{}\n", Json{{"path", result.path.string()},
-                            {"bytes", result.bytes},
-                            {"sha256", result.sha256},
-                            {"seconds", result.seconds}}
-                           .dump());
+    PrintJsonLine(Json{{"path", result.path.string()},
+                       {"bytes", result.bytes},
+                       {"sha256", result.sha256},
+                       {"seconds", result.seconds}});
   } else if (!flags.quiet) {
     fmt::print("{} ({}, {:.1f} s)\n", result.path.string(),
                FormatBytes(static_cast<double>(result.bytes)), result.seconds);
@@ -84,7 +81,7 @@ Status RunList(const GlobalFlags& flags) {
                       {"bytes", model.bytes},
                       {"origin", model.origin}});
     }
-    fmt::print("{}\n", Json{{"models", list}}.dump());
+    PrintJsonLine(Json{{"models", list}});
     return {};
   }
   for (const StoredModel& model : models) {
@@ -140,7 +137,7 @@ void AddRemoveCommand(const CommandContext& context) {
     action = [name, &flags]() -> Status {
       NIBBLE_RETURN_IF_ERROR(RemoveModel(*name));
       if (!flags.quiet && !flags.json) fmt::print("{} removed\n", *name);
-      if (flags.json) fmt::print("{}\n", Json{{"removed", *name}}.dump());
+      if (flags.json) PrintJsonLine(Json{{"removed", *name}});
       return {};
     };
   });

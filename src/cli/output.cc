@@ -20,11 +20,6 @@ std::string FormatRate(double rate) {
 
 bool IsTerminal(FILE* stream) { return isatty(fileno(stream)) == 1; }
 
-bool UseColour(FILE* stream) {
-  const char* no_color = std::getenv("NO_COLOR");
-  return IsTerminal(stream) && (no_color == nullptr || *no_color == '\0');
-}
-
 Result<std::string> ReadTextFile(const std::string& path, size_t limit) {
   FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
   if (file == nullptr) return BadInput("{}: {}", path, std::strerror(errno));

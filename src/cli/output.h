@@ -12,9 +12,6 @@ namespace nibble::cli {
 std::string FormatRate(double rate);  // "1234", "56.7", "3.21"
 
 bool IsTerminal(FILE* stream);
-// True when the stream is a terminal and NO_COLOR is not set.
-bool UseColour(FILE* stream);
-
 // Whole text of a file, or of standard input for "-". At most `limit` bytes.
 Result<std::string> ReadTextFile(const std::string& path, size_t limit = size_t{1} << 30);
 

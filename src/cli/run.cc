@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/math.h"
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "cli/session.h"
@@ -62,7 +62,8 @@ Result<std::vector<TokenId>> PromptIds(const Engine& engine, const RunFlags& own
   return engine.tokenizer().Encode(text);
 }
 
-void PrintJson(const Session& session, const Answer& answer, const Usage& usage) {
+void PrintJson(const Session& session, const Answer& answer, uint64_t seed) {
+  const Usage& usage = answer.finish.usage;
   const Engine& engine = *session.engine;
   const RunStats stats = MakeRunStats(engine, usage);
   const double read_bandwidth = MeasureReadBandwidth(engine);
@@ -70,13 +71,14 @@ void PrintJson(const Session& session, const Answer& answer, const Usage& usage)
   const EnginePlan& plan = engine.plan();
   const int kv_tokens = RoundUp(usage.prompt_tokens + usage.generated_tokens, kPageTokens);
   const size_t kv_bytes = plan.kv_bytes_per_token * static_cast<size_t>(kv_tokens);
-  nlohmann::ordered_json out;
+  Json out;
   out["text"] = answer.text;
-  out["ids"] = nlohmann::json::array();
+  out["ids"] = Json::array();
   for (const TokenEvent& token : answer.tokens) out["ids"].push_back(token.id.value());
   out["prompt_tokens"] = usage.prompt_tokens;
   out["generated_tokens"] = usage.generated_tokens;
   out["finish_reason"] = FinishReasonName(answer.finish.reason);
+  out["seed"] = seed;
   out["load_s"] = session.load_s;
   out["prefill_s"] = usage.prefill_s;
   out["decode_s"] = usage.decode_s;
@@ -89,7 +91,7 @@ void PrintJson(const Session& session, const Answer& answer, const Usage& usage)
   out["resident_bytes"] = ReadResidentBytes().private_;
   out["predicted_bytes"] = plan.Total() - plan.kv_bytes + kv_bytes;
   out["spec"] = {{"drafted", 0}, {"accepted", 0}};
-  fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  PrintJsonLine(out);
 }
 
 Status RunOnce(const GlobalFlags& flags, const Session& session, const RunFlags& own,
@@ -110,7 +112,7 @@ Status RunOnce(const GlobalFlags& flags, const Session& session, const RunFlags&
                std::fflush(stdout);
              }));
   if (flags.json) {
-    PrintJson(session, answer, answer.finish.usage);
+    PrintJson(session, answer, own.sampling.seed);
   } else {
     std::fputc('\n', stdout);
     std::fflush(stdout);

@@ -2,9 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "fetch/store.h"
@@ -54,12 +54,12 @@ Result<std::vector<TokenId>> ParseIds(const std::string& text) {
 void Print(const GlobalFlags& flags, const std::vector<TokenId>& ids,
            const std::vector<std::string>& pieces, const std::string& text, bool show_text) {
   if (flags.json) {
-    nlohmann::ordered_json out;
-    out["ids"] = nlohmann::json::array();
+    Json out;
+    out["ids"] = Json::array();
     for (const TokenId id : ids) out["ids"].push_back(id.value());
     out["pieces"] = pieces;
     out["text"] = text;
-    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    PrintJsonLine(out);
     return;
   }
   if (show_text) {
@@ -68,9 +68,7 @@ void Print(const GlobalFlags& flags, const std::vector<TokenId>& ids,
     return;
   }
   for (size_t i = 0; i < ids.size(); ++i) {
-    const nlohmann::json quoted = pieces[i];
-    fmt::print("{:>8}  {}\n", ids[i].value(),
-               quoted.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{:>8}  {}\n", ids[i].value(), QuoteJson(pieces[i]));
   }
 }
 

@@ -46,7 +46,10 @@ class ShakespeareTest : public ::testing::Test {
       int at = 0;
       const JsonArray values = *row.AsArray();
       for (const JsonValue value : values) {
-        if (at++ == ids_[losses.size() + 1].value()) losses.push_back(-*value.AsDouble());
+        if (at++ == ids_[losses.size() + 1].value()) {
+          losses.push_back(-*value.AsDouble());
+          break;
+        }
       }
     }
     return losses;

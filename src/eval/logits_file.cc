@@ -16,11 +16,11 @@ namespace nibble {
 namespace {
 
 // Appends rows to an open file; the first failure is remembered.
-class RowWriter : public LogitsSink {
+class RowWriter : public PositionLogitsSink {
  public:
   explicit RowWriter(FILE* file) : file_(file) {}
 
-  void Rows(int /*first*/, MatrixView<float> logits) override {
+  void Rows(Position /*first*/, MatrixView<float> logits) override {
     for (int r = 0; r < logits.rows && error_ == 0; ++r) {
       const auto count = static_cast<size_t>(logits.cols);
       if (std::fwrite(logits.row(r), sizeof(float), count, file_) != count) error_ = errno;

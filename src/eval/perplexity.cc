@@ -15,14 +15,14 @@ namespace nibble {
 namespace {
 
 // Negative log-likelihoods of one window's scored predictions.
-class WindowScorer : public LogitsSink {
+class WindowScorer : public PositionLogitsSink {
  public:
   WindowScorer(const KernelTable& kernels, std::vector<TokenId> ids)
       : kernels_(kernels), ids_(std::move(ids)) {}
 
-  void Rows(int first, MatrixView<float> logits) override {
+  void Rows(Position first, MatrixView<float> logits) override {
     for (int r = 0; r < logits.rows; ++r) {
-      const auto next = static_cast<size_t>(first + r) + 1;
+      const auto next = static_cast<size_t>((first + r).value()) + 1;
       if (next >= ids_.size()) break;  // the last position predicts nothing of this window
       const LogSumExp sum = ComputeLogSumExp(kernels_, logits.row_span(r));
       losses_.push_back(sum.log_sum_exp - double{logits.row(r)[ids_[next].value()]});

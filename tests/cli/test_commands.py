@@ -14,7 +14,7 @@ class Help(CliTest):
         top = nibble("--help")
         self.assertEqual(top.returncode, 0)
         self.assertRegex(nibble("--version").stdout, r"^nibble \d+\.\d+\.\d+\n$")
-        for command in ("run", "eval", "inspect", "tokenize", "pull", "list", "rm", "completion"):
+        for command in ("run", "eval", "bench", "inspect", "tokenize", "pull", "list", "rm", "completion"):
             self.assertIn(command, top.stdout)
             text = nibble(command, "--help").stdout
             self.assertIn("Example", text)
@@ -135,6 +135,36 @@ class Eval(CliTest):
         self.assertEqual((found["tokens"], found["chunks"]), (4 * 255, 4))
         self.assertEqual(found["protocol"], "gptq")
         self.assertTrue(1 < found["ppl"] < 20)
+
+
+class Bench(CliTest):
+    def test_keys_and_counts(self):
+        found = self.run_json("bench", "shakespeare", "-p", "32", "-n", "4", "--pg", "8,2", "-b",
+                              "1,3", "-d", "0,16", "-r", "2", "--limits")
+        for key in ("read_bandwidth", "cache_bandwidth", "int4_macs", "int8_macs", "f32_macs",
+                    "barrier_s", "isa"):
+            self.assertIn(key, found["limits"])
+        self.assertEqual(len(found["rows"]), 2 * 2 * 3)
+        self.assertEqual(set(found["rows"][0]),
+                         {"test", "prompt", "gen", "batch", "depth", "act", "kv", "threads",
+                          "tok_s", "tok_s_min", "tok_s_max", "latency_s", "bandwidth_fraction",
+                          "compute_fraction"})
+        for row in found["rows"]:
+            self.assertLessEqual(row["tok_s_min"], row["tok_s"])
+            self.assertLessEqual(row["tok_s"], row["tok_s_max"])
+
+    def test_random_shape_from_a_config(self):
+        config = shared("models/hf-320/qwen3/config.json")
+        found = self.run_json("bench", "--random", config, "--to", "q8_0", "-p", "8", "-n", "2",
+                              "-r", "1")
+        self.assertEqual([row["test"] for row in found["rows"]], ["pp", "tg"])
+        self.assertIsNone(found["rows"][0]["bandwidth_fraction"])
+
+    def test_what_cannot_be_measured_is_refused(self):
+        self.assert_refused(nibble("bench", "--random", "no-such-shape"), "tinyllama-1.1b")
+        self.assert_refused(nibble("bench", "shakespeare", "-p", "400"), "400", "256")
+        self.assert_refused(nibble("bench", "shakespeare", "--random", "llama-3-8b"))
+        self.assert_refused(nibble("bench", "shakespeare", "-p", "0", "-n", "0"))
 
 
 class Inspect(CliTest):
