@@ -29,9 +29,10 @@ struct ActNeeds {
 // The input of one or several matmuls, prepared once: the floats and, where asked for, int8 codes
 // with one scale and the sum of codes per group. What a row becomes depends on that row alone.
 //
-// Group of G consecutive depths: scale d = absmax / 127 (f32; 0 for an all-zero group), code =
-// round-half-even(x · (127 / absmax)) clamped to ±127, depth padded with zero codes to whole
-// groups. Storage is owned and reused from step to step; Reserve fixes its largest size in advance.
+// Group of G consecutive depths: scale d = absmax / 127 (f32; 0 for an all-zero group, NaN for one
+// with a NaN or infinity), code = round-half-even(x · (127 / absmax)) clamped to ±127, depth padded
+// with zero codes to whole groups. Storage is owned and reused from step to step; Reserve fixes its
+// largest size in advance.
 class ActivationBlock {
  public:
   ActivationBlock() = default;
@@ -45,7 +46,6 @@ class ActivationBlock {
   void Prepare(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
                ActNeeds needs);
 
-  struct Quantised;  // layout: kernels/activations_layout.h
   MatrixView<const float> floats() const { return x_; }
 
  private:

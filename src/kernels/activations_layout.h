@@ -9,7 +9,6 @@ namespace nibble {
 struct ActivationAccess {
   // Rows that Prepare quantised with groups of 32 or 256.
   static QuantisedRows Rows(const ActivationBlock& block, int group);
-  static ActNeeds Needs(const ActivationBlock& block) { return block.needs_; }
 };
 
 }  // namespace nibble

@@ -58,7 +58,15 @@ Partial PartialAt(float* base, size_t index, int head_dim) {
   return {o, stride, m, m + kRowBlock};
 }
 
-void Clear(const Partial& p) { std::fill_n(p.m, kRowBlock, kNothing); }
+void Clear(const Partial& p) {
+  std::fill_n(p.o, static_cast<ptrdiff_t>(kRowBlock) * p.stride, 0.0F);
+  std::fill_n(p.m, kRowBlock, kNothing);
+  std::fill_n(p.l, kRowBlock, 0.0F);
+}
+
+// The row saw no position. Scores that are all NaN or -infinity also leave m at -infinity, but l is
+// NaN then, and so must be the row's output.
+bool SawNothing(const Partial& p, int row) { return p.m[row] == kNothing && p.l[row] == 0; }
 
 // One row block of one KV head of one sequence.
 struct Unit {
@@ -163,8 +171,8 @@ class Job {
     for (int r = 0; r < unit.rows; ++r) {
       float* acc = sum.o + static_cast<ptrdiff_t>(r) * sum.stride;
       const float* o = split.o + static_cast<ptrdiff_t>(r) * split.stride;
-      if (split.m[r] == kNothing) continue;  // the row saw nothing there
-      if (sum.m[r] == kNothing) {
+      if (SawNothing(split, r)) continue;
+      if (SawNothing(sum, r)) {
         std::copy_n(o, shape_.head_dim, acc);
         sum.m[r] = split.m[r];
         sum.l[r] = split.l[r];

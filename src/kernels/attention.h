@@ -44,7 +44,8 @@ class AttentionWorkspace {
 };
 
 // Appends keys and values [row][kv_head * head_dim] of the sequence's rows to its pages; f16 stores
-// saturate. The rest of a fresh page is zeroed when its first position is written.
+// saturate. A NaN among them makes the outputs NaN of all who see that position. The rest of a
+// fresh page is zeroed when its first position is written.
 void WriteKv(const KernelTable& kernels, ThreadPool& pool,
              std::span<const AttentionSequence> sequences, MatrixView<const float> k,
              MatrixView<const float> v);

@@ -26,7 +26,8 @@ struct AttentionTask {
   bool prefetch = false;           // the pages come from memory, not from a cache
   const int* positions = nullptr;  // [rows]
   const float* q = nullptr;        // [head_dim][kRowBlock], scaled so that scores are base-2 logs
-  // Results: per row the largest score m (-infinity if it saw nothing), l = Σ exp2(s - m) and
+  // Results: per row the largest score m (-infinity if it saw nothing; a NaN among the scores is
+  // not in m, but makes l and o NaN), l = Σ exp2(s - m) and
   // o[kRowBlock][o_stride] = Σ exp2(s - m) v. o_stride: head_dim rounded up to 16.
   float* o = nullptr;
   int o_stride = 0;
@@ -38,7 +39,7 @@ struct AttentionKernels {
   void (*run[2][2])(const AttentionTask& task);  // by KvFormat of K and V
   // acc = acc · a + x · b
   void (*combine)(const float* x, float b, float a, int n, float* acc);
-  // out = x · inverse, never -0
+  // out = x · inverse, never -0, and always the same NaN
   void (*finish)(const float* x, float inverse, int n, float* out);
   // to = x as f16: what is too large becomes ±65504, a NaN becomes 0.
   void (*to_half)(const float* x, int n, uint16_t* to);

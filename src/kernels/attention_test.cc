@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "kernels/attention_test_support.h"
@@ -186,6 +189,85 @@ TEST_P(AttentionTest, OverflowingKeysAndValuesStayInTheirToken) {
     Attention(kernels_, alone_, f.shape(), {&sequence, 1}, DenseView(f.q(0), 20, 32),
               DenseView(out.data(), 20, 32), workspace);
     EXPECT_EQ(Bits(std::span(out).first(19 * 32)), Bits(std::span(want).first(19 * 32)));
+  }
+}
+
+// Rows `nan(token, head)` of `got` are NaN in all channels, the others are those of `clean`.
+template <class IsNan>
+void ExpectNanRows(const AttentionFixture& f, std::span<const float> got,
+                   std::span<const float> clean, IsNan nan) {
+  const AttentionShape shape = f.shape();
+  const auto dim = static_cast<size_t>(shape.head_dim);
+  for (int token = 0; token < f.tokens(); ++token) {
+    for (int head = 0; head < shape.heads; ++head) {
+      const size_t at = static_cast<size_t>(token) * f.q_cols() + static_cast<size_t>(head) * dim;
+      const auto row = got.subspan(at, dim);
+      if (nan(token, head)) {
+        for (float value : row) ASSERT_TRUE(std::isnan(value)) << token << " " << head;
+      } else {
+        ASSERT_EQ(Bits(row), Bits(clean.subspan(at, dim))) << token << " " << head;
+      }
+    }
+  }
+}
+
+std::vector<AttentionCase> CasesForNan() {
+  std::vector<AttentionCase> cases(4, Case(4, 2, 16));
+  cases[0].k = cases[0].v = KvFormat::kF32;
+  cases[1].sinks = {0, 1, -3, 2};
+  cases[2].shape.soft_cap = 4;
+  cases[3].shape.window = 530;
+  return cases;
+}
+
+// One with a payload, one that signals, one of each sign.
+constexpr uint32_t kNanBits[] = {0xffffffffU, 0x7f800001U, 0x7fc00000U, 0xffc00000U};
+
+struct NanWay {
+  int threads;
+  int chunk;
+};
+constexpr NanWay kNanWays[] = {{1, 600}, {1, 1}, {2, 1}, {2, 7}, {4, 600}, {5, 64}};
+
+TEST_P(AttentionTest, NanQueriesGiveNanWhateverTheThreads) {
+  const int tokens = GetParam() == Isa::kScalar ? 540 : 600;  // two splits
+  for (const AttentionCase& c : CasesForNan()) {
+    AttentionFixture f(c, tokens, 3);
+    const auto clean = f.RunInChunks(kernels_, alone_, tokens);
+    const int broken[] = {0, 70, 525, tokens - 1};
+    for (int i = 0; i < 4; ++i) {  // head i of the i-th broken token, one channel of it
+      f.mutable_q(broken[i])[i * 16 + 5] = std::bit_cast<float>(kNanBits[i]);
+    }
+    const auto twin = f.RunInChunks(FloatTable(Isa::kScalar), alone_, tokens);
+    for (const auto& [threads, chunk] : kNanWays) {
+      if (GetParam() == Isa::kScalar && chunk == 1) continue;  // slow
+      ThreadPool pool(threads);
+      const auto got = f.RunInChunks(kernels_, pool, chunk);
+      ASSERT_EQ(Bits(got), Bits(twin)) << threads << " " << chunk;
+      ExpectNanRows(f, got, clean, [&](int token, int head) { return token == broken[head]; });
+    }
+  }
+}
+
+TEST_P(AttentionTest, NanKeysAndValuesGiveNanToAllWhoSeeThem) {
+  const int tokens = GetParam() == Isa::kScalar ? 540 : 600;
+  for (const AttentionCase& c : CasesForNan()) {
+    AttentionFixture f(c, tokens, 6);
+    const auto clean = f.RunInChunks(kernels_, alone_, tokens);
+    const int broken[] = {5, 521};  // by KV head
+    f.mutable_v(broken[0])[9] = std::bit_cast<float>(kNanBits[0]);
+    f.mutable_k(broken[1])[16 + 3] = std::bit_cast<float>(kNanBits[1]);
+    const auto twin = f.RunInChunks(FloatTable(Isa::kScalar), alone_, tokens);
+    for (const auto& [threads, chunk] : kNanWays) {
+      if (GetParam() == Isa::kScalar && chunk == 1) continue;
+      ThreadPool pool(threads);
+      const auto got = f.RunInChunks(kernels_, pool, chunk);
+      ASSERT_EQ(Bits(got), Bits(twin)) << threads << " " << chunk;
+      ExpectNanRows(f, got, clean, [&](int token, int head) {
+        const int age = token - broken[head / 2];
+        return age >= 0 && (c.shape.window == 0 || age < c.shape.window);
+      });
+    }
   }
 }
 

@@ -54,6 +54,9 @@ class AttentionFixture {
   const float* q(int token) const { return q_.data() + static_cast<ptrdiff_t>(token) * q_cols(); }
   const float* k(int token) const { return k_.data() + static_cast<ptrdiff_t>(token) * kv_cols(); }
   const float* v(int token) const { return v_.data() + static_cast<ptrdiff_t>(token) * kv_cols(); }
+  float* mutable_q(int token) { return const_cast<float*>(q(token)); }
+  float* mutable_k(int token) { return const_cast<float*>(k(token)); }
+  float* mutable_v(int token) { return const_cast<float*>(v(token)); }
   AttentionShape shape() const {
     AttentionShape shape = case_.shape;
     shape.sinks = case_.sinks.empty() ? nullptr : case_.sinks.data();
@@ -64,6 +67,7 @@ class AttentionFixture {
   void Step(const KernelTable& kernels, ThreadPool& pool, int first, int rows, float* out) {
     AttentionWorkspace workspace;
     ASSERT_TRUE(workspace.Reserve(shape(), pool.size()));
+    std::ranges::fill(workspace.buffer().as<float>(), 3.0F);  // as if left by an earlier step
     const AttentionSequence sequence = Sequence(first, rows, 0);
     WriteKv(kernels, pool, {&sequence, 1}, DenseView(k(first), rows, kv_cols()),
             DenseView(v(first), rows, kv_cols()));

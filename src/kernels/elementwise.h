@@ -12,7 +12,7 @@ struct KernelTable;
 
 // All functions here work row by row; a row's bits depend on that row alone. Reductions use 32
 // virtual lanes and one fixed tree; exp, tanh, sin and cos are nibble's own polynomials
-// (kernels/simd/math.h states their error bounds).
+// (kernels/ref/math.h states their error bounds).
 
 // y = x / sqrt(mean(x²) + eps) · weight (Zhang & Sennrich 2019). weight may be null (no gain).
 // y may alias x.

@@ -337,6 +337,33 @@ TEST_P(SameBits, FunctionsAtEveryExponent) {
   EXPECT_EQ(Bits(got), Bits(want));
 }
 
+// NaN with a payload too: the exponentials build their result from integers.
+TEST_P(SameBits, NanGivesNan) {
+  constexpr int kCount = 67;
+  const FloatKernels& kernels = *FloatKernelsFor(GetParam());
+  const std::vector<float> ones(kCount, 1);
+  for (const uint32_t bits : {0x7fc00000U, 0xffc00000U, 0x7fc00001U, 0xffffffffU, 0x7f800001U}) {
+    EXPECT_TRUE(std::isnan(ref::Exp(std::bit_cast<float>(bits))));
+    EXPECT_TRUE(std::isnan(ref::Exp2(std::bit_cast<float>(bits))));
+    const std::vector<float> x(kCount, std::bit_cast<float>(bits));
+    const auto expect_nan = [&](auto op) {
+      std::vector<float> y = x;
+      op(y.data());
+      for (const float value : y) ASSERT_TRUE(std::isnan(value)) << bits;
+    };
+    for (const auto gate : kernels.gate) {
+      expect_nan([&](float* y) { gate(x.data(), nullptr, kCount, y); });
+      expect_nan([&](float* y) { gate(ones.data(), x.data(), kCount, y); });
+    }
+    expect_nan([&](float* y) { kernels.soft_cap(30, kCount, y); });
+    expect_nan([&](float* y) { kernels.rms_norm(x.data(), ones.data(), 1e-6F, kCount, y); });
+    expect_nan(
+        [&](float* y) { kernels.layer_norm(x.data(), ones.data(), nullptr, 1e-6F, kCount, y); });
+    expect_nan([&](float* y) { kernels.add(ones.data(), kCount, y); });
+    expect_nan([&](float* y) { kernels.scale(0, kCount, y); });
+  }
+}
+
 TEST_P(SameBits, RowsAndThreadsDoNotMatter) {
   const KernelTable kernels = FloatTable(GetParam());
   constexpr int kRows = 37;

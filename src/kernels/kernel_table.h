@@ -9,7 +9,7 @@ struct AttentionKernels;  // kernels/attention_kernels.h
 struct FloatKernels;      // kernels/float_kernels.h
 
 // One row per instruction set; every row gives the same bits (docs/architecture.md, idea 3). The
-// contracts in matmul.h, attention.h, norm.h … take a row and dispatch once per call.
+// contracts in matmul.h, attention.h, elementwise.h … take a row and dispatch once per call.
 struct KernelTable {
   Isa isa;
   const MatmulKernels* matmul;

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -13,7 +15,7 @@ namespace nibble {
 namespace {
 
 // What is stored is finite: a page's masked positions are multiplied by a weight of zero, and one
-// token's overflow must not reach the others. A NaN becomes 0.
+// token's overflow must not reach the others. A NaN becomes 0 (but see WritePage).
 void ToFinite(const float* x, int n, float* to) {
   constexpr float kMost = std::numeric_limits<float>::max();
   for (int i = 0; i < n; ++i) to[i] = std::isnan(x[i]) ? 0.0F : std::clamp(x[i], -kMost, kMost);
@@ -43,7 +45,23 @@ void PutAs(const AttentionKernels& kernels, KvFormat format, std::span<const flo
   }
 }
 
-// The sequence's rows that fall into one page, for one KV head.
+void PutNan(KvFormat format, std::byte* base, int index) {
+  if (format == KvFormat::kF16) {
+    reinterpret_cast<uint16_t*>(base)[index] = 0x7e00;
+  } else {
+    reinterpret_cast<float*>(base)[index] = std::numeric_limits<float>::quiet_NaN();
+  }
+}
+
+bool HasNan(std::span<const float> x) {
+  uint32_t most = 0;
+  for (const float value : x) most = std::max(most, std::bit_cast<uint32_t>(value) & 0x7fffffffU);
+  return most > 0x7f800000U;
+}
+
+// The sequence's rows that fall into one page, for one KV head. A token with a NaN gets a NaN key:
+// scores of masked positions are dropped, not multiplied by zero, so that those who see the token,
+// and only they, become NaN.
 void WritePage(const AttentionKernels& kernels, const AttentionSequence& s, int page, int head,
                MatrixView<const float> k, MatrixView<const float> v) {
   const KvLayout& layout = s.kv.layout;
@@ -62,8 +80,11 @@ void WritePage(const AttentionKernels& kernels, const AttentionSequence& s, int 
     const int at = position % kPageTokens;
     const auto channel = static_cast<size_t>(head) * static_cast<size_t>(dim);
     const auto count = static_cast<size_t>(dim);
-    PutAs(kernels, layout.k, k.row_span(row).subspan(channel, count), keys, at, kPageTokens);
-    PutAs(kernels, layout.v, v.row_span(row).subspan(channel, count), values, at * dim, 1);
+    const std::span<const float> key = k.row_span(row).subspan(channel, count);
+    const std::span<const float> value = v.row_span(row).subspan(channel, count);
+    PutAs(kernels, layout.k, key, keys, at, kPageTokens);
+    PutAs(kernels, layout.v, value, values, at * dim, 1);
+    if (HasNan(key) || HasNan(value)) PutNan(layout.k, keys, at);
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Constants of nibble's own float functions, shared by the scalar twin (ref/math.h) and the vector
-// form (simd/math.h), which do the same operations in the same order.
+// form (simd/floats/math.h), which do the same operations in the same order.
 namespace nibble::math_constants {
 
 // Adding 1.5 · 2^23 rounds a float below 2^22 to the nearest integer, ties to even, and leaves that

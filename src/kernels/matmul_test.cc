@@ -5,8 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "base/math.h"
@@ -257,6 +259,44 @@ TEST_P(MatmulFormatTest, LargestCodesAndActivationsDoNotSaturate) {
         const auto y = Multiply(c, isa, Act::kInt8, DenseView(x.data(), tokens, cols), pool);
         ASSERT_TRUE(SameBits(y, std::span(expected).first(y.size())))
             << IsaName(isa) << " fill " << fill;
+      }
+    }
+  }
+}
+
+// A broken activation must not turn into a number.
+TEST_P(MatmulFormatTest, NanAndInfinityStayInTheirRowAndShow) {
+  ThreadPool pool(1);
+  constexpr int kTokens = 12;
+  constexpr int kRows = 18;
+  const int cols = Depths()[1];
+  const MatmulCase c(GetParam(), kRows, cols, 13, pool);
+  std::vector<float> x = RandomInput(kTokens, cols, 6);
+  const auto clean = x;
+  const auto at = [&](int t, int k) -> float& { return x[static_cast<size_t>(t * cols + k)]; };
+  at(0, cols - 1) = std::numeric_limits<float>::quiet_NaN();
+  at(3, 0) = std::bit_cast<float>(0xffffffffU);
+  at(7, cols / 2) = std::numeric_limits<float>::infinity();
+  at(11, 0) = -std::numeric_limits<float>::infinity();
+  for (const Act act : Acts()) {
+    for (const Isa isa : SupportedIsas()) {
+      for (const int tokens : {1, 4, 8, 12}) {
+        const auto want = Multiply(c, isa, act, DenseView(clean.data(), tokens, cols), pool);
+        const auto got =
+            Multiply(c, isa, act, DenseView(std::as_const(x).data(), tokens, cols), pool);
+        for (int t = 0; t < tokens; ++t) {
+          const auto begin = static_cast<size_t>(t * kRows);
+          const auto row = std::span(got).subspan(begin, kRows);
+          if (t == 0 || t == 3 || t == 7 || t == 11) {
+            for (const float value : row) {
+              ASSERT_TRUE(act == Act::kInt8 ? std::isnan(value) : !std::isfinite(value))
+                  << IsaName(isa) << " token " << t;
+            }
+          } else {
+            ASSERT_TRUE(SameBits(row, std::span(want).subspan(begin, kRows)))
+                << IsaName(isa) << " token " << t;
+          }
+        }
       }
     }
   }

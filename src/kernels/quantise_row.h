@@ -15,8 +15,10 @@ constexpr float kSmallestAbsMax = 0x1p-120f;
 // Adding it rounds to an integer, halves to even, and leaves that integer in the low bits.
 constexpr float kRoundMagic = 0x1.8p23f;
 constexpr int32_t kRoundMagicBits = 0x4b400000;
+constexpr int32_t kInfinityBits = 0x7f800000;
 
-// Codes of n floats (a multiple of 16, at most 256), their scale returned.
+// Codes of n floats (a multiple of 16, at most 256), their scale returned. A NaN or infinity among
+// them makes the scale NaN, and so every product with this group.
 inline float QuantiseGroup(const float* x, int n, int32_t* codes) {
   int32_t bits[256];
   std::memcpy(bits, x, sizeof(float) * static_cast<size_t>(n));
@@ -24,6 +26,10 @@ inline float QuantiseGroup(const float* x, int n, int32_t* codes) {
   for (int i = 0; i < n; ++i) {
     const int32_t magnitude = bits[i] & 0x7fffffff;
     max_bits = magnitude > max_bits ? magnitude : max_bits;
+  }
+  if (max_bits >= kInfinityBits) {
+    for (int i = 0; i < n; ++i) codes[i] = 0;
+    return __builtin_nanf("");
   }
   float absmax;
   std::memcpy(&absmax, &max_bits, sizeof absmax);

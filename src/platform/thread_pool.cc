@@ -17,9 +17,9 @@ namespace {
 
 constexpr size_t kCacheLine = 64;
 
-// Long enough to bridge the serial parts between two regions of a step (a few µs), short enough
-// that an idle pool is parked before anybody notices.
-constexpr auto kSpinTime = std::chrono::microseconds(40);
+// Long enough to bridge the serial parts between two regions of a step (sampling included), short
+// enough that an idle pool is parked before anybody notices.
+constexpr auto kSpinTime = std::chrono::microseconds(150);
 constexpr int kPausesPerClockRead = 32;
 constexpr int kYieldsBeforePark = 4;
 
@@ -98,6 +98,14 @@ struct ThreadPool::State {
   bool spin = true;
   std::vector<std::thread> workers;
 
+  // Also when the pool's constructor gives up half way.
+  ~State() {
+    stop = true;
+    generation.fetch_add(1, std::memory_order_release);
+    generation.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void WorkerMain(int thread) {
     uint32_t seen = 0;
     while (true) {
@@ -121,12 +129,7 @@ ThreadPool::ThreadPool(int threads) : size_(threads), state_(std::make_unique<St
   }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stop = true;
-  state_->generation.fetch_add(1, std::memory_order_release);
-  state_->generation.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 void ThreadPool::RunErased(Erased fn, void* context) {
   State& state = *state_;

@@ -16,7 +16,9 @@ namespace nibble {
 // output elements, never by the reduction.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // >= 1, the caller included
+  // threads >= 1, the caller included. Throws std::system_error when the system gives no more
+  // threads; those that were started have ended by then.
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -20,6 +20,7 @@ namespace nibble::ref {
 namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 float Load(const float* x, int i) { return x[i]; }
 float Load(const uint16_t* x, int i) { return F16ToF32(x[i]); }
@@ -110,7 +111,10 @@ void Combine(const float* x, float b, float a, int n, float* acc) {
 }
 
 void Finish(const float* x, float inverse, int n, float* out) {
-  for (int i = 0; i < n; ++i) out[i] = x[i] * inverse + 0.0F;
+  for (int i = 0; i < n; ++i) {
+    const float value = x[i] * inverse + 0.0F;
+    out[i] = value == value ? value : kNan;
+  }
 }
 
 void ToHalf(const float* x, int n, uint16_t* to) {

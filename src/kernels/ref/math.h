@@ -6,10 +6,10 @@
 
 #include "kernels/math_constants.h"
 
-// The scalar twins of simd/math.h: the definition of nibble's float functions. std::fma is exact
-// everywhere; min and max are written as comparisons because libraries differ on NaN.
+// The scalar twins of simd/floats/math.h: the definition of nibble's float functions. std::fma is
+// exact everywhere; min and max are written as comparisons because libraries differ on NaN.
 //
-// Error bounds (tests/… elementwise_test.cc measures them over all exponents): Exp2 and Exp 1.5
+// Error bounds (kernels/elementwise_test.cc measures them over all exponents): Exp2 and Exp 1.5
 // units in the last place, Tanh 3, Sigmoid 3; Phi absolute 2^-23.
 namespace nibble::ref {
 
@@ -18,7 +18,7 @@ inline float Scale2(float p, float rounded) {
   return std::bit_cast<float>(bits);
 }
 
-// 2^x; 0 below `least` (at least -126), infinity from 128 on; exactly 1 at 0.
+// 2^x; 0 below `least` (at least -126), infinity from 128 on; exactly 1 at 0; NaN of NaN.
 inline float Exp2(float x, float least = math_constants::kExp2Min) {
   using namespace math_constants;
   const float clamped = kExp2Max < x ? kExp2Max : x;
@@ -27,10 +27,11 @@ inline float Exp2(float x, float least = math_constants::kExp2Min) {
   float p = kExp2[5];
   for (int i = 4; i >= 0; --i) p = std::fma(p, r, kExp2[i]);
   p = std::fma(p, r, 1.0F);
-  return x < least ? 0.0F : Scale2(p, t);
+  const float y = x < least ? 0.0F : Scale2(p, t);
+  return x == x ? y : x;  // the payload of a NaN would have become an exponent
 }
 
-// e^x; 0 where the result would be below 2^-126, infinity from 2^128 on.
+// e^x; 0 where the result would be below 2^-126, infinity from 2^128 on; NaN of NaN.
 inline float Exp(float x) {
   using namespace math_constants;
   const float t = std::fma(x, kLog2E, kRound);
@@ -42,7 +43,8 @@ inline float Exp(float x) {
   p = std::fma(p, r, 1.0F);
   p = std::fma(p, r, 1.0F);
   const float y = x < kExpMin ? 0.0F : Scale2(p, t);
-  return kExpMax < x ? kInfinity : y;
+  const float number = kExpMax < x ? kInfinity : y;
+  return x == x ? number : x;
 }
 
 // 1 / (1 + e^-x).

@@ -287,9 +287,14 @@ void Combine(const float* x, float b, float a, int n, float* acc) {
 void Finish(const float* x, float inverse, int n, float* out) {
   const Reg factor = Set(inverse);
   const Reg zero = Set(0.0F);
+  const Reg nan = Set(__builtin_nanf(""));
+  const auto scaled = [&](Reg v) {
+    const Reg value = Add(Mul(v, factor), zero);
+    return Select(Equal(value, value), value, nan);
+  };
   int i = 0;
-  for (; i + kWidth <= n; i += kWidth) Store(out + i, Add(Mul(Load(x + i), factor), zero));
-  if (i < n) StoreN(out + i, Add(Mul(LoadN(x + i, n - i), factor), zero), n - i);
+  for (; i + kWidth <= n; i += kWidth) Store(out + i, scaled(Load(x + i)));
+  if (i < n) StoreN(out + i, scaled(LoadN(x + i, n - i)), n - i);
 }
 
 void ToHalf(const float* x, int n, uint16_t* to) {

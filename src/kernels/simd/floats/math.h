@@ -7,7 +7,7 @@
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 
-// 2^x; 0 below `least`, infinity from 128 on.
+// 2^x; 0 below `least`, infinity from 128 on, NaN of NaN.
 NIBBLE_INLINE Reg Exp2(Reg x, float least) {
   namespace mc = math_constants;
   const Reg clamped = Min(Set(mc::kExp2Max), x);
@@ -16,7 +16,8 @@ NIBBLE_INLINE Reg Exp2(Reg x, float least) {
   Reg p = Set(mc::kExp2[5]);
   NIBBLE_UNROLL for (int i = 4; i >= 0; --i) p = Fma(p, r, Set(mc::kExp2[i]));
   p = Fma(p, r, Set(1.0F));
-  return Select(Less(x, Set(least)), Set(0.0F), Scale2(p, t));
+  const Reg y = Select(Less(x, Set(least)), Set(0.0F), Scale2(p, t));
+  return Select(Equal(x, x), y, x);
 }
 
 NIBBLE_INLINE Reg Exp(Reg x) {
@@ -30,7 +31,8 @@ NIBBLE_INLINE Reg Exp(Reg x) {
   p = Fma(p, r, Set(1.0F));
   p = Fma(p, r, Set(1.0F));
   const Reg y = Select(Less(x, Set(mc::kExpMin)), Set(0.0F), Scale2(p, t));
-  return Select(Less(Set(mc::kExpMax), x), Set(mc::kInfinity), y);
+  const Reg number = Select(Less(Set(mc::kExpMax), x), Set(mc::kInfinity), y);
+  return Select(Equal(x, x), number, x);
 }
 
 NIBBLE_INLINE Reg Sigmoid(Reg x) {
