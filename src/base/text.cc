@@ -19,4 +19,10 @@ std::string FormatBytes(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, decimals, kUnits[unit]);
 }
 
+std::string AsciiLower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
 }  // namespace nibble

@@ -54,6 +54,11 @@ Status CheckRequest(const Request& request, int vocabulary, int max_context) {
   if (request.n < 1 || request.n > kMostChoices) {
     return BadInput("n is {}, expected a number from 1 to {}", request.n, kMostChoices);
   }
+  const int64_t prompts = int64_t{request.n} * std::ssize(request.prompt);
+  if (request.n > 1 && prompts > kMostPromptTokens) {
+    return BadInput("n is {}: so many prompts of {} tokens have {}, expected at most {}", request.n,
+                    request.prompt.size(), prompts, kMostPromptTokens);
+  }
   if (request.logprobs < -1 || request.logprobs > kMostLogprobs) {
     return BadInput("logprobs is {}, expected a number from -1 to {}", request.logprobs,
                     kMostLogprobs);

@@ -6,7 +6,8 @@
 namespace nibble {
 
 // Bounds of a request, beside those of CheckSampling.
-inline constexpr int kMostChoices = 1024;
+inline constexpr int kMostChoices = 128;
+inline constexpr int64_t kMostPromptTokens = int64_t{1} << 22;  // of all choices together
 inline constexpr int kMostLogprobs = 1000;
 inline constexpr size_t kMostStops = 64;
 inline constexpr size_t kMostStopBytes = 4096;

@@ -120,7 +120,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const std::filesystem::path& path
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Engine::~Engine() = default;
+// Sinks may call Cancel until the thread has ended: everything must still be there.
+Engine::~Engine() { impl_->thread->Stop(); }
 
 Result<RequestId> Engine::Submit(Request request, std::shared_ptr<EventSink> sink) {
   return impl_->thread->Submit(std::move(request), std::move(sink));

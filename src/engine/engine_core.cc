@@ -44,7 +44,7 @@ class EngineCore::StepLogits : public LogitsSink {
  private:
   static void Deliver(const Wanted& head, MatrixView<float> logits, int begin, int end) {
     head.generation->request().logits->Rows(
-        head.position, {logits.row(begin), end - begin, logits.cols, logits.stride});
+        Position{head.position}, {logits.row(begin), end - begin, logits.cols, logits.stride});
     head.generation->DeliveredLogits(head.position + end - begin - 1);
   }
 
@@ -76,19 +76,24 @@ int EngineCore::MaxNew(const Request& request) const {
   return std::clamp(scheduler_.capacity() - prompt, 1, room);
 }
 
-void EngineCore::Start(RequestId id, Request request, const std::shared_ptr<EventSink>& sink,
-                       double submitted_s) {
+Result<std::shared_ptr<const AcceptedRequest>> EngineCore::Accept(Request request) const {
+  NIBBLE_RETURN_IF_ERROR(Check(request));
   const int max_new = MaxNew(request);
-  const auto shared = std::make_shared<const Request>(std::move(request));
-  const int prompt = static_cast<int>(shared->prompt.size());
+  return std::make_shared<const AcceptedRequest>(std::move(request), max_new, tokenizer_);
+}
+
+void EngineCore::Start(RequestId id, const std::shared_ptr<const AcceptedRequest>& accepted,
+                       const std::shared_ptr<EventSink>& sink, double submitted_s) {
+  const int prompt = static_cast<int>(accepted->prompt->size());
   std::vector<RequestId>& choices = choices_[id];
-  for (int choice = 0; choice < shared->n; ++choice) {
+  for (int choice = 0; choice < accepted->request.n; ++choice) {
     const RequestId sequence{next_sequence_++};
-    Generation generation({id, choice, max_new, submitted_s}, shared, sink, tokenizer_);
-    const Status added = scheduler_.Add({.id = sequence,
-                                         .priority = shared->priority,
-                                         .prompt = shared->prompt,
-                                         .max_positions = std::max(prompt, prompt + max_new - 1)});
+    Generation generation({id, choice, submitted_s}, accepted, sink, tokenizer_);
+    const Status added =
+        scheduler_.Add({.id = sequence,
+                        .priority = accepted->request.priority,
+                        .prompt = accepted->prompt,
+                        .max_positions = std::max(prompt, prompt + accepted->max_new - 1)});
     if (!added) {
       generation.Finish(FinishReason::kError, options_.clock(), added.error());
       continue;
@@ -149,8 +154,7 @@ void EngineCore::BuildInput(const Step& step) {
     Generation& generation = generations_.at(span.sequence->id);
     const int row = static_cast<int>(tokens_.size());
     spans_.push_back({span.first, span.rows, &span.sequence->pages});
-    tokens_.insert(tokens_.end(), span.sequence->tokens.begin() + span.first,
-                   span.sequence->tokens.begin() + span.first + span.rows);
+    span.sequence->AppendTokens(span.first, span.rows, tokens_);
     generation.OnStep(now, static_cast<double>(executor_.WeightBytesPerStep()),
                       executor_.KvBytesRead(span.first + span.rows - 1));
     WantLogits(span, generation, row);

@@ -26,7 +26,7 @@ struct EngineCoreOptions {
 };
 
 // The engine without its thread: requests in, steps as transactions, events out. Everything but
-// Check is for one thread.
+// Check and Accept is for one thread.
 class EngineCore {
  public:
   // All arguments outlive it.
@@ -35,11 +35,12 @@ class EngineCore {
 
   // Whether a request can be served at all; kBadInput says which field is wrong. Any thread.
   Status Check(const Request& request) const;
+  // The same, and everything made ready that takes time. Any thread.
+  Result<std::shared_ptr<const AcceptedRequest>> Accept(Request request) const;
 
-  // Queues a request that has passed Check, all n choices of it. When the queue is full its
-  // choices finish with the error.
-  void Start(RequestId id, Request request, const std::shared_ptr<EventSink>& sink,
-             double submitted_s);
+  // Queues all n choices of a request. When the queue is full they finish with the error.
+  void Start(RequestId id, const std::shared_ptr<const AcceptedRequest>& accepted,
+             const std::shared_ptr<EventSink>& sink, double submitted_s);
 
   void Cancel(RequestId id);
   void CancelAll();

@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 
+#include "engine/check_request.h"
 #include "engine/event_stream.h"
 #include "engine/fake_executor.h"
 #include "kernels/kernel_table.h"
@@ -46,9 +47,10 @@ class Fixture {
                .clock = [this] { return time_ += 1; }}) {}
 
   std::shared_ptr<EventStream> Submit(Request request) {
-    EXPECT_TRUE(core_.Check(request));
     auto stream = std::make_shared<EventStream>(request.n);
-    core_.Start(RequestId{++last_id_}, std::move(request), stream, time_);
+    const auto accepted = core_.Accept(std::move(request));
+    EXPECT_TRUE(accepted) << accepted.error().message;
+    core_.Start(RequestId{++last_id_}, *accepted, stream, time_);
     return stream;
   }
   RequestId last_id() const { return RequestId{last_id_}; }
@@ -240,6 +242,35 @@ TEST(EngineCore, EveryChoiceIsDrawnByItself) {
   EXPECT_EQ(TokensOf(Fixture().Ask(request)), TokensOf(answers[0]));
 }
 
+TEST(EngineCore, ChoicesShareThePromptAndItsCounts) {
+  std::mt19937 random(3);
+  Request request{.prompt = RandomIds(random, 150), .max_tokens = 8, .n = 128};
+  request.sampling = {.temperature = 1, .frequency_penalty = 2, .penalty_last_n = -1, .seed = 3};
+  Fixture fixture({.pools = {{.pages = 1000}}});
+  const auto accepted = fixture.core().Accept(request);
+  ASSERT_TRUE(accepted);
+  auto stream = std::make_shared<EventStream>(request.n);
+  fixture.core().Start(RequestId{1}, *accepted, stream, 0);
+  for (uint64_t sequence = 1; sequence <= 128; ++sequence) {
+    ASSERT_TRUE(fixture.core().scheduler().Find(RequestId{sequence}));
+    EXPECT_EQ(fixture.core().scheduler().Find(RequestId{sequence})->prompt, (*accepted)->prompt);
+  }
+  fixture.RunToEnd();
+  const std::vector<Answer> answers = Collect(*stream, request.n);
+  request.n = 1;
+  EXPECT_EQ(TokensOf(Fixture({.pools = {{.pages = 1000}}}).Ask(request)), TokensOf(answers[0]));
+}
+
+TEST(CheckRequest, BoundsThePromptsOfAllChoicesTogether) {
+  Request request{.prompt = std::vector<TokenId>(1 << 16, TokenId{1}), .max_tokens = 1, .n = 64};
+  EXPECT_TRUE(CheckRequest(request, kVocabulary, 1 << 20));
+  request.n = 65;
+  const Status refused = CheckRequest(request, kVocabulary, 1 << 20);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("4259840"), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("4194304"), std::string::npos) << refused.error().message;
+}
+
 TEST(EngineCore, LogprobsComeWithEveryToken) {
   Fixture fixture;
   const Answer answer = fixture.Ask({.prompt = Ids({1, 2}), .max_tokens = 4, .logprobs = 3});
@@ -253,11 +284,11 @@ TEST(EngineCore, LogprobsComeWithEveryToken) {
 }
 
 // Keeps rows by position.
-class Recorder : public LogitsSink {
+class Recorder : public PositionLogitsSink {
  public:
-  void Rows(int first, MatrixView<float> logits) override {
+  void Rows(Position first, MatrixView<float> logits) override {
     for (int r = 0; r < logits.rows; ++r) {
-      EXPECT_EQ(first + r, static_cast<int>(rows.size()) + from) << "in order, once each";
+      EXPECT_EQ(first.value() + r, static_cast<int>(rows.size()) + from) << "in order, once each";
       rows.emplace_back(logits.row(r), logits.row(r) + logits.cols);
       std::fill_n(logits.row(r), logits.cols, 0.0F);  // allowed: must not change the answer
     }
@@ -319,6 +350,7 @@ TEST(EngineCore, RefusesWrongRequestsByName) {
   EXPECT_TRUE(refused({.prompt = Ids({1}), .stop = {""}}, {"stop"}));
   EXPECT_TRUE(refused({.prompt = Ids({1}), .priority = -1}, {"priority"}));
   EXPECT_TRUE(refused({.prompt = Ids({1}), .n = 0}, {"n is 0"}));
+  EXPECT_TRUE(refused({.prompt = Ids({1}), .n = 129}, {"n is 129", "128"}));
   EXPECT_TRUE(refused({.prompt = Ids({1}), .logprobs = 2000}, {"logprobs"}));
   Request nan{.prompt = Ids({1})};
   nan.sampling.temperature = std::nanf("");

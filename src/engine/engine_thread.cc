@@ -11,28 +11,30 @@ EngineThread::EngineThread(EngineCore& core) : core_(core) {
   thread_ = std::thread([this] { Loop(); });
 }
 
-EngineThread::~EngineThread() {
+void EngineThread::Stop() {
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 Result<RequestId> EngineThread::Submit(Request request, std::shared_ptr<EventSink> sink) {
-  NIBBLE_RETURN_IF_ERROR(core_.Check(request));
+  NIBBLE_TRY(auto accepted, core_.Accept(std::move(request)));
+  const int choices = accepted->request.n;
   RequestId id;
   {
     const std::scoped_lock lock(mutex_);
     const int most = core_.scheduler().limits().max_queue;
-    if (request.n > most - waiting_) {
+    if (stop_) return Fail(ErrorKind::kCancelled, "the engine is shutting down");
+    if (choices > most - waiting_) {
       return Fail(ErrorKind::kNoRoom, "the queue is full: {} answers wait, at most {} may",
                   waiting_, most);
     }
-    waiting_ += request.n;
+    waiting_ += choices;
     id = RequestId{next_id_++};
-    mailbox_.push_back({id, std::move(request), std::move(sink), MonotonicSeconds()});
+    mailbox_.push_back({id, std::move(accepted), std::move(sink), MonotonicSeconds()});
   }
   wake_.notify_one();
   return id;
@@ -41,7 +43,7 @@ Result<RequestId> EngineThread::Submit(Request request, std::shared_ptr<EventSin
 void EngineThread::Cancel(RequestId id) {
   {
     const std::scoped_lock lock(mutex_);
-    mailbox_.push_back({.id = id, .request = {}, .sink = nullptr});
+    mailbox_.push_back({.id = id, .request = nullptr, .sink = nullptr});
   }
   wake_.notify_one();
 }
@@ -54,7 +56,8 @@ EngineStats EngineThread::Stats() const {
 void EngineThread::Publish() {
   const Scheduler& scheduler = core_.scheduler();
   waiting_ = scheduler.waiting();
-  for (const Message& message : mailbox_) waiting_ += message.sink ? message.request.n : 0;
+  for (const Message& message : mailbox_)
+    waiting_ += message.request ? message.request->request.n : 0;
   stats_ = {.waiting = waiting_,
             .running = scheduler.running(),
             .steps = scheduler.counters().steps,
@@ -76,9 +79,9 @@ void EngineThread::Loop() {
       if (stop_) break;
       messages.swap(mailbox_);
     }
-    for (Message& message : messages) {
-      if (message.sink) {
-        core_.Start(message.id, std::move(message.request), message.sink, message.submitted_s);
+    for (const Message& message : messages) {
+      if (message.request) {
+        core_.Start(message.id, message.request, message.sink, message.submitted_s);
       } else {
         core_.Cancel(message.id);
       }
@@ -86,10 +89,15 @@ void EngineThread::Loop() {
     messages.clear();
     core_.RunStep();
   }
-  // Nobody may be left waiting for an answer.
-  for (Message& message : mailbox_) {
-    if (message.sink) {
-      core_.Start(message.id, std::move(message.request), message.sink, message.submitted_s);
+  // Nobody may be left waiting for an answer. Sinks that call Cancel put it into the mailbox.
+  messages.clear();
+  {
+    const std::scoped_lock lock(mutex_);
+    messages.swap(mailbox_);
+  }
+  for (const Message& message : messages) {
+    if (message.request) {
+      core_.Start(message.id, message.request, message.sink, message.submitted_s);
     }
   }
   core_.CancelAll();

@@ -19,7 +19,7 @@ class EngineThread {
  public:
   // The core and all that it refers to outlive this.
   explicit EngineThread(EngineCore& core);
-  ~EngineThread();  // cancels what is unfinished
+  ~EngineThread() { Stop(); }
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
@@ -28,11 +28,15 @@ class EngineThread {
   void Cancel(RequestId id);
   EngineStats Stats() const;
 
+  // Cancels what is unfinished and waits for the thread. Requests that come later are refused.
+  // Sinks may call Cancel and Stats meanwhile.
+  void Stop();
+
  private:
   struct Message {
     RequestId id;
-    Request request;
-    std::shared_ptr<EventSink> sink;  // null: a cancellation
+    std::shared_ptr<const AcceptedRequest> request;  // null: a cancellation
+    std::shared_ptr<EventSink> sink;
     double submitted_s = 0;
   };
   void Loop();

@@ -105,6 +105,61 @@ TEST(EngineThread, TheDestructorCancelsWhatIsUnfinished) {
   EXPECT_TRUE(first->done());
 }
 
+// Cancels its own request and its neighbours at every event.
+class CancellingSink : public EventSink {
+ public:
+  explicit CancellingSink(EngineThread& thread) : thread_(thread) {}
+  void OnToken(RequestId id, const TokenEvent& /*event*/) override { CancelAround(id); }
+  void OnFinish(RequestId id, const FinishEvent& /*event*/) override {
+    ++finished;
+    CancelAround(id);
+  }
+  std::atomic<int> finished = 0;
+
+ private:
+  void CancelAround(RequestId id) {
+    for (uint64_t other = id.value() - 1; other <= id.value() + 1; ++other) {
+      thread_.Cancel(RequestId{other});
+    }
+    EXPECT_GE(thread_.Stats().waiting, 0);
+  }
+  EngineThread& thread_;
+};
+
+TEST(EngineThread, ASinkMayCancelAtEveryEvent) {
+  Running running({.max_running = 2, .max_queue = 400});
+  auto sink = std::make_shared<CancellingSink>(*running.thread);
+  int submitted = 0;
+  for (int i = 0; i < 50; ++i) {
+    Request request = Ask(i % 7, 5);
+    request.n = 3;
+    submitted += running.thread->Submit(request, sink) ? request.n : 0;
+  }
+  EXPECT_EQ(submitted, 150);
+  running.thread->Stop();
+  EXPECT_EQ(sink->finished, submitted);
+  const auto late = running.thread->Submit(Ask(1, 1), sink);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().kind, ErrorKind::kCancelled);
+}
+
+// Requests that the engine has not taken out of its mailbox when it is stopped.
+TEST(EngineThread, ASinkMayCancelWhileTheEngineStops) {
+  Running running({.max_running = 1, .max_queue = 60});
+  std::promise<void> submitted_all;
+  running.executor.before = [&, gate = submitted_all.get_future().share()](const ExecuteInput&) {
+    gate.wait();
+    return Status();
+  };
+  auto sink = std::make_shared<CancellingSink>(*running.thread);
+  int submitted = 0;
+  for (int i = 0; i < 60; ++i) submitted += running.thread->Submit(Ask(1, 900), sink) ? 1 : 0;
+  std::thread stop([&] { running.thread->Stop(); });
+  submitted_all.set_value();
+  stop.join();
+  EXPECT_EQ(sink->finished, submitted);
+}
+
 TEST(EngineThread, TheQueueIsBounded) {
   Running running({.max_running = 1, .max_queue = 2});
   // The first step waits, so that everything else stays queued.

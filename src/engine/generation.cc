@@ -4,17 +4,14 @@
 #include <utility>
 
 namespace nibble {
-namespace {
 
-StreamingDetokenizer::Options DetokenizerOptions(const Request& request,
-                                                 const Tokenizer& tokenizer) {
-  // Behind nothing but control tokens (BOS) the answer is the text's beginning.
-  const bool at_start =
-      std::ranges::all_of(request.prompt, [&](TokenId id) { return tokenizer.IsControl(id); });
-  return {.skip_special = !request.show_special, .at_start = at_start};
-}
-
-}  // namespace
+AcceptedRequest::AcceptedRequest(Request checked, int max_new_tokens, const Tokenizer& tokenizer)
+    : request(std::move(checked)),
+      prompt(ShareTokens(std::exchange(request.prompt, {}))),
+      max_new(max_new_tokens),
+      state(HasPenalties(request.sampling) ? request.sampling.penalty_last_n : 0, prompt),
+      // Behind nothing but control tokens (BOS) the answer is the text's beginning.
+      at_start(std::ranges::all_of(*prompt, [&](TokenId id) { return tokenizer.IsControl(id); })) {}
 
 std::string_view FinishReasonName(FinishReason reason) {
   switch (reason) {
@@ -30,17 +27,18 @@ std::string_view FinishReasonName(FinishReason reason) {
   return "error";
 }
 
-Generation::Generation(const Start& start, std::shared_ptr<const Request> request,
+Generation::Generation(const Start& start, std::shared_ptr<const AcceptedRequest> accepted,
                        std::shared_ptr<EventSink> sink, const Tokenizer& tokenizer)
     : start_(start),
-      request_(std::move(request)),
+      accepted_(std::move(accepted)),
       sink_(std::move(sink)),
       tokenizer_(&tokenizer),
-      state_(request_->sampling.penalty_last_n, request_->prompt),
-      detokenizer_(tokenizer, DetokenizerOptions(*request_, tokenizer)),
-      stops_(request_->stop),
-      next_logit_position_(request_->logits_from) {
-  usage_.prompt_tokens = static_cast<int>(request_->prompt.size());
+      state_(accepted_->state),
+      detokenizer_(tokenizer,
+                   {.skip_special = !request().show_special, .at_start = accepted_->at_start}),
+      stops_(request().stop),
+      next_logit_position_(request().logits_from) {
+  usage_.prompt_tokens = static_cast<int>(accepted_->prompt->size());
 }
 
 void Generation::OnStep(double now, double weight_bytes, double kv_bytes) {
@@ -62,7 +60,7 @@ std::optional<FinishReason> Generation::Accept(const Drawn& drawn, double now) {
                    .text = {},
                    .logprob = drawn.logprob,
                    .top = drawn.top};
-  const bool ends = !request_->ignore_end && tokenizer_->IsEnd(drawn.id);
+  const bool ends = !request().ignore_end && tokenizer_->IsEnd(drawn.id);
   if (!ends) event.text = stops_.Add(detokenizer_.Add(drawn.id));
   sink_->OnToken(start_.id, event);
   if (ends || stops_.matched()) return FinishReason::kStop;

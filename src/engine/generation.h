@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/shared_tokens.h"
 #include "engine/request.h"
 #include "engine/sampler.h"
 #include "engine/sampler_state.h"
@@ -12,6 +13,18 @@
 
 namespace nibble {
 
+// A request that has been checked, with everything that its choices share. Made once, on the thread
+// that submits it: the engine's thread must not copy or count prompts.
+struct AcceptedRequest {
+  AcceptedRequest(Request checked, int max_new_tokens, const Tokenizer& tokenizer);
+
+  Request request;       // without its prompt
+  SharedTokens prompt;   // that prompt
+  int max_new = 0;       // most tokens of an answer
+  SamplerState state;    // at the end of the prompt
+  bool at_start = true;  // nothing but control tokens in the prompt
+};
+
 // One choice of a request on its way: turns drawn tokens into text and events, and knows when the
 // answer ends. Times are seconds of one clock.
 class Generation {
@@ -19,18 +32,17 @@ class Generation {
   struct Start {
     RequestId id;  // the caller's
     int choice = 0;
-    int max_new = 0;  // most tokens of the answer
     double submitted_s = 0;
   };
-  Generation(const Start& start, std::shared_ptr<const Request> request,
+  Generation(const Start& start, std::shared_ptr<const AcceptedRequest> accepted,
              std::shared_ptr<EventSink> sink, const Tokenizer& tokenizer);
 
-  const Request& request() const { return *request_; }
+  const Request& request() const { return accepted_->request; }
   RequestId id() const { return start_.id; }
   int choice() const { return start_.choice; }
   const SamplerState& state() const { return state_; }
   // Whether the token behind the last known one is wanted.
-  bool WantsToken() const { return usage_.generated_tokens < start_.max_new; }
+  bool WantsToken() const { return usage_.generated_tokens < accepted_->max_new; }
 
   // Next position whose logits Request::logits gets: none twice, even when it is computed again.
   int next_logit_position() const { return next_logit_position_; }
@@ -49,7 +61,7 @@ class Generation {
 
  private:
   Start start_;
-  std::shared_ptr<const Request> request_;
+  std::shared_ptr<const AcceptedRequest> accepted_;
   std::shared_ptr<EventSink> sink_;
   const Tokenizer* tokenizer_;
   SamplerState state_;

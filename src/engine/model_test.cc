@@ -39,10 +39,10 @@ std::vector<int> TokensOf(const Answer& answer) {
 }
 
 // The bits of all rows.
-class BitsSink : public LogitsSink {
+class BitsSink : public PositionLogitsSink {
  public:
-  void Rows(int first, MatrixView<float> logits) override {
-    EXPECT_EQ(first, rows);
+  void Rows(Position first, MatrixView<float> logits) override {
+    EXPECT_EQ(first.value(), rows);
     for (int r = 0; r < logits.rows; ++r) {
       const size_t size = bits.size();
       bits.resize(size + static_cast<size_t>(logits.cols));

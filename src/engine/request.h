@@ -9,7 +9,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "model/batch.h"
+#include "tensor/matrix.h"
 
 namespace nibble {
 
@@ -41,6 +41,16 @@ struct SamplingParams {
   uint64_t seed = 0;  // same seed, choice and prompt: same answer
 };
 
+// Receives the logits of a request in blocks of rows, in order, every position once. Called on the
+// engine's thread, which it may block.
+class PositionLogitsSink {
+ public:
+  virtual ~PositionLogitsSink() = default;
+  // logits [n][vocabulary] behind the tokens at positions first … first + n - 1. Valid during the
+  // call only; the sink may change them in place.
+  virtual void Rows(Position first, MatrixView<float> logits) = 0;
+};
+
 // One question to the engine.
 struct Request {
   std::vector<TokenId> prompt = {};  // at least one id
@@ -50,15 +60,16 @@ struct Request {
   bool ignore_end = false;             // go on behind end-of-text tokens
   bool show_special = false;           // texts of control tokens are part of the answer
   int priority = 0;                    // >= 0; lower values are admitted first
-  int n = 1;                           // answers to the same prompt, told apart by `choice`
+  // Answers to the same prompt, told apart by `choice`: at most 128, and at most 4,194,304 tokens
+  // in all their prompts (each is computed by itself).
+  int n = 1;
   // Log-probabilities per generated token: -1 none, 0 the token's own, k > 0 the k most probable
   // as well. Of the model's logits, before any sampler.
   int logprobs = -1;
 
-  // Gets the logits of every position >= logits_from of prompt and answer (n must be 1), in blocks
-  // in order, once each: `first` of LogitsSink::Rows is the position of the block's first row.
-  // Called on the engine's thread, which it may block. Must live until OnFinish.
-  LogitsSink* logits = nullptr;
+  // Gets the logits of every position >= logits_from of prompt and answer (n must be 1). Must live
+  // until OnFinish.
+  PositionLogitsSink* logits = nullptr;
   int logits_from = 0;
 };
 
@@ -112,7 +123,8 @@ struct FinishEvent {
 
 // Receives the events of a request: for each choice tokens in order, then one OnFinish. Called on
 // the engine's thread: it must return at once (put the event into a queue), and must not call the
-// engine except Cancel. EventStream (engine/event_stream.h) is the ready-made queue.
+// engine except Cancel, which is always safe. EventStream (engine/event_stream.h) is the ready-made
+// queue.
 class EventSink {
  public:
   virtual ~EventSink() = default;

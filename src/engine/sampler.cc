@@ -23,10 +23,6 @@ Status CheckRange(const char* name, double value, double low, double high) {
 constexpr uint32_t kExponent = 0x7F800000;
 constexpr uint32_t kMinusInfinity = 0xFF800000;
 
-bool Penalises(const SamplingParams& p) {
-  return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
-}
-
 }  // namespace
 
 Status CheckSampling(const SamplingParams& p, int vocabulary) {
@@ -52,19 +48,19 @@ Status CheckSampling(const SamplingParams& p, int vocabulary) {
   return {};
 }
 
-bool HasBiasOrPenalties(const SamplingParams& params, const SamplerState& state) {
-  return !params.logit_bias.empty() || (Penalises(params) && !state.counts().empty());
+bool HasPenalties(const SamplingParams& p) {
+  return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
 }
 
 void ApplyBiasAndPenalties(const SamplingParams& params, const SamplerState& state,
                            std::span<float> logits) {
   for (const LogitBias& bias : params.logit_bias) logits[bias.id.value()] += bias.bias;
-  if (!Penalises(params)) return;
-  for (const auto& [id, count] : state.counts()) {
+  if (!HasPenalties(params)) return;
+  state.VisitCounts([&](TokenId id, int count) {
     float& logit = logits[id.value()];
     logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
     logit -= static_cast<float>(count) * params.frequency_penalty + params.presence_penalty;
-  }
+  });
 }
 
 Result<TokenId> MostProbable(const KernelTable& kernels, std::span<const float> logits) {
@@ -99,7 +95,7 @@ Result<Drawn> Sampler::Draw(const SamplingParams& params, const SamplerState& st
   Drawn drawn;
   NIBBLE_TRY(drawn.id, MostProbable(*kernels_, logits));
   std::span<const float> effective = logits;
-  if (HasBiasOrPenalties(params, state)) {
+  if (!params.logit_bias.empty() || HasPenalties(params)) {
     std::ranges::copy(logits, changed_.begin());
     ApplyBiasAndPenalties(params, state, changed_);
     effective = changed_;

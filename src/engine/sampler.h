@@ -22,8 +22,8 @@ Status CheckSampling(const SamplingParams& params, int vocabulary);
 void ApplyBiasAndPenalties(const SamplingParams& params, const SamplerState& state,
                            std::span<float> logits);
 
-// Whether ApplyBiasAndPenalties would change anything.
-bool HasBiasOrPenalties(const SamplingParams& params, const SamplerState& state);
+// Whether any of the penalties is set: without one nobody asks which tokens there were.
+bool HasPenalties(const SamplingParams& params);
 
 // The most probable token, ties to the lower id. Error: NaN or +infinity among the logits, or
 // nothing but -infinity; the message is about a row of logits.

@@ -1,11 +1,16 @@
 #include "engine/sampler_state.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace nibble {
 
-SamplerState::SamplerState(int window, std::span<const TokenId> prompt) : window_(window) {
-  for (TokenId token : prompt) Accept(token);
+SamplerState::SamplerState(int window, SharedTokens prompt)
+    : window_(window), prompt_(std::move(prompt)) {
+  Counts counts;
+  for (size_t i = WindowBegin(prompt_size()); i < prompt_size(); ++i) ++counts[token(i)];
+  prompt_counts_ = std::make_shared<const Counts>(std::move(counts));
 }
 
 size_t SamplerState::WindowBegin(size_t size) const {
@@ -13,29 +18,30 @@ size_t SamplerState::WindowBegin(size_t size) const {
   return size > window ? size - window : 0;
 }
 
-void SamplerState::Accept(TokenId token) {
-  tokens_.push_back(token);
+void SamplerState::Accept(TokenId accepted) {
+  answer_.push_back(accepted);
   if (window_ == 0) return;
-  ++counts_[token];
-  const size_t begin = WindowBegin(tokens_.size());
-  if (begin > 0) Forget(tokens_[begin - 1]);
+  Change(accepted, 1);
+  const size_t begin = WindowBegin(static_cast<size_t>(position()));
+  if (begin > 0) Change(token(begin - 1), -1);
 }
 
 void SamplerState::Rollback(int n) {
-  NIBBLE_CHECK(n >= 0 && n <= position());
+  NIBBLE_CHECK(n >= 0 && static_cast<size_t>(n) <= answer_.size());
   for (; n > 0; --n) {
-    const size_t begin = WindowBegin(tokens_.size());
+    const size_t begin = WindowBegin(static_cast<size_t>(position()));
     if (window_ != 0) {
-      if (begin > 0) ++counts_[tokens_[begin - 1]];
-      Forget(tokens_.back());
+      if (begin > 0) Change(token(begin - 1), 1);
+      Change(answer_.back(), -1);
     }
-    tokens_.pop_back();
+    answer_.pop_back();
   }
 }
 
-void SamplerState::Forget(TokenId token) {
-  const auto found = counts_.find(token);
-  if (--found->second == 0) counts_.erase(found);
+void SamplerState::Change(TokenId token, int by) {
+  const auto found = changes_.try_emplace(token, 0).first;
+  found->second += by;
+  if (found->second == 0) changes_.erase(found);
 }
 
 }  // namespace nibble

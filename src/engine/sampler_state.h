@@ -1,35 +1,57 @@
 #pragma once
 
-#include <span>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/shared_tokens.h"
 
 namespace nibble {
 
 // What samplers remember of one answer: its tokens, prompt included, and how often each occurs in
-// the window that penalties look at. A value: copying it is a checkpoint.
+// the window that penalties look at. A value: copying it is a checkpoint. Copies share the prompt
+// and its counts, so that one costs what the answer costs, however long the prompt is.
 class SamplerState {
  public:
-  // window: tokens that count for penalties; -1 all, 0 none.
-  explicit SamplerState(int window, std::span<const TokenId> prompt = {});
+  // window: tokens that count for penalties; -1 all, 0 none. No prompt is an empty one.
+  explicit SamplerState(int window, SharedTokens prompt = nullptr);
 
   void Accept(TokenId token);
-  // Takes back the last n accepted tokens, as if they had never been.
+  // Takes back the last n accepted tokens, as if they had never been. The prompt stays.
   void Rollback(int n);
 
-  int position() const { return static_cast<int>(tokens_.size()); }
-  const std::unordered_map<TokenId, int>& counts() const { return counts_; }
+  int position() const { return static_cast<int>(prompt_size() + answer_.size()); }
+
+  // visit(TokenId, int count) for every token inside the window, in no order.
+  template <class Visit>
+  void VisitCounts(Visit&& visit) const {
+    for (const auto& [token, count] : *prompt_counts_) {
+      const auto changed = changes_.find(token);
+      const int now = count + (changed == changes_.end() ? 0 : changed->second);
+      if (now > 0) visit(token, now);
+    }
+    for (const auto& [token, count] : changes_) {
+      if (!prompt_counts_->contains(token)) visit(token, count);
+    }
+  }
 
  private:
-  void Forget(TokenId token);
+  using Counts = std::unordered_map<TokenId, int>;
+
+  size_t prompt_size() const { return prompt_ ? prompt_->size() : 0; }
+  TokenId token(size_t i) const {
+    return i < prompt_size() ? (*prompt_)[i] : answer_[i - prompt_size()];
+  }
+  void Change(TokenId token, int by);
   // First token inside the window when `size` tokens are known.
   size_t WindowBegin(size_t size) const;
 
   int window_;
-  std::vector<TokenId> tokens_;
-  std::unordered_map<TokenId, int> counts_;  // within the window, all > 0
+  SharedTokens prompt_;
+  std::shared_ptr<const Counts> prompt_counts_;  // within the window at the prompt's end, all > 0
+  std::vector<TokenId> answer_;
+  Counts changes_;  // to prompt_counts_ since; none is 0
 };
 
 }  // namespace nibble

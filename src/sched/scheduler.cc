@@ -37,17 +37,16 @@ Status Scheduler::CheckFits(int max_positions) const {
 }
 
 Status Scheduler::Add(NewSequence added) {
-  NIBBLE_CHECK(!added.prompt.empty() && !sequences_.contains(added.id));
-  NIBBLE_CHECK(added.max_positions >= static_cast<int>(added.prompt.size()));
+  NIBBLE_CHECK(added.prompt && !added.prompt->empty() && !sequences_.contains(added.id));
+  NIBBLE_CHECK(added.max_positions >= static_cast<int>(added.prompt->size()));
   NIBBLE_RETURN_IF_ERROR(CheckFits(added.max_positions));
   if (waiting() >= limits_.max_queue) {
     return Fail(ErrorKind::kNoRoom, "the queue is full: {} requests wait", waiting());
   }
   auto sequence =
       std::make_unique<Sequence>(added.id, ServiceOrder{added.priority, arrivals_++}, book_);
-  sequence->prompt_tokens = static_cast<int>(added.prompt.size());
   sequence->max_positions = added.max_positions;
-  sequence->tokens = std::move(added.prompt);
+  sequence->prompt = std::move(added.prompt);
   waiting_.emplace(sequence->order, sequence.get());
   sequences_.emplace(added.id, std::move(sequence));
   return {};
@@ -115,7 +114,7 @@ void Scheduler::Serve(Sequence& sequence, int rows, Step& step) {
 }
 
 int Scheduler::PagesToKnownEnd(const Sequence& sequence, int group) const {
-  const int known = static_cast<int>(sequence.tokens.size());
+  const int known = sequence.tokens();
   return PeakPages(book_.window(group), std::min(known + 1, sequence.max_positions), 1);
 }
 
@@ -145,7 +144,7 @@ bool Scheduler::PreemptAfter(const Sequence& sequence, Step& step) {
 void Scheduler::Append(RequestId id, TokenId token) {
   Sequence& sequence = *sequences_.at(id);
   NIBBLE_CHECK(sequence.pending() == 0);
-  sequence.tokens.push_back(token);
+  sequence.answer.push_back(token);
 }
 
 void Scheduler::Remove(RequestId id) {

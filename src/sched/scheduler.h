@@ -24,7 +24,7 @@ struct SchedulerLimits {
 struct NewSequence {
   RequestId id;
   int priority = 0;
-  std::vector<TokenId> prompt;
+  SharedTokens prompt;
   int max_positions = 0;
 };
 

@@ -14,7 +14,7 @@ namespace {
 NewSequence Make(uint64_t id, int prompt, int answer, int priority = 0) {
   return {.id = RequestId{id},
           .priority = priority,
-          .prompt = std::vector<TokenId>(prompt, TokenId{1}),
+          .prompt = ShareTokens(std::vector<TokenId>(prompt, TokenId{1})),
           .max_positions = prompt + answer};
 }
 
@@ -154,7 +154,7 @@ TEST(Scheduler, PreemptsTheNewestAndComputesItAgain) {
   step.Commit();
   scheduler.Append(RequestId{1}, TokenId{2});
   EXPECT_EQ(scheduler.Find(RequestId{2})->computed(), 0);
-  EXPECT_EQ(scheduler.Find(RequestId{2})->tokens.size(), 45U);
+  EXPECT_EQ(scheduler.Find(RequestId{2})->tokens(), 45);
   EXPECT_EQ(scheduler.waiting(), 1);
   EXPECT_EQ(RunStep(scheduler, 100), "1:65+1");
   scheduler.Remove(RequestId{1});

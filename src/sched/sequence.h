@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/shared_tokens.h"
 #include "kv/page_book.h"
 
 namespace nibble {
@@ -24,18 +25,26 @@ struct Sequence {
 
   RequestId id;
   ServiceOrder order;
-  std::vector<TokenId> tokens;  // prompt, then answer
-  int prompt_tokens = 0;
+  SharedTokens prompt;
+  std::vector<TokenId> answer;
   int max_positions = 0;  // most tokens that are ever computed
   int preemptions = 0;
   SequencePages pages;
 
-  int computed() const { return pages.committed(); }
-  int pending() const { return static_cast<int>(tokens.size()) - computed(); }
-  // The next token of an answer: one row that a user waits for.
-  bool generating() const {
-    return pending() == 1 && static_cast<int>(tokens.size()) > prompt_tokens;
+  // Tokens known: prompt, then answer.
+  int tokens() const { return static_cast<int>(prompt->size() + answer.size()); }
+  // Puts tokens [first, first + count) behind `out`.
+  void AppendTokens(int first, int count, std::vector<TokenId>& out) const {
+    const int prompt_tokens = static_cast<int>(prompt->size());
+    for (int i = first; i < first + count; ++i) {
+      out.push_back(i < prompt_tokens ? (*prompt)[i] : answer[i - prompt_tokens]);
+    }
   }
+
+  int computed() const { return pages.committed(); }
+  int pending() const { return tokens() - computed(); }
+  // The next token of an answer: one row that a user waits for.
+  bool generating() const { return pending() == 1 && !answer.empty(); }
 };
 
 }  // namespace nibble

@@ -14,7 +14,7 @@ struct StepSpan {
   int first = 0;  // position of the first row
   int rows = 0;
   // The last known token is among them: its logits give the next one.
-  bool ReachesEnd() const { return first + rows == static_cast<int>(sequence->tokens.size()); }
+  bool ReachesEnd() const { return first + rows == sequence->tokens(); }
 };
 
 // One step as a transaction: what is to be computed, with the pages for it reserved. Without Commit
