@@ -106,12 +106,11 @@ std::vector<StoredModel> ModelsBelow(const fs::path& root, const std::string& or
     const std::string name = file.filename().string();
     if (name.ends_with(".safetensors")) folders.insert(file.parent_path());
     if (!IsGguf(name)) continue;
-    const auto split = SplitName::Parse(name);
-    if (split && split->part != 1) continue;
+    const auto split = ParseGgufShard(name);
+    if (split && split->number != 1) continue;
     StoredModel model{Relative(file, root), file, SizeOf(file), origin};
-    for (int part = 2; split && part <= split->parts; ++part) {
-      model.bytes += SizeOf(file.parent_path() /
-                            fmt::format("{}-{:05}-of-{:05}.gguf", split->stem, part, split->parts));
+    for (int part = 2; split && part <= split->count; ++part) {
+      model.bytes += SizeOf(file.parent_path() / split->File(part, kGgufExtension));
     }
     out.push_back(std::move(model));
   }

@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/text.h"
+
 namespace nibble {
 namespace {
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
-  return out;
-}
 
 std::string_view Trimmed(std::string_view text) {
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
@@ -63,7 +59,7 @@ void ResponseHeaders::Parse(std::string_view line) {
   }
   const size_t colon = line.find(':');
   if (colon == line.npos) return;
-  const std::string name = Lower(Trimmed(line.substr(0, colon)));
+  const std::string name = AsciiLower(Trimmed(line.substr(0, colon)));
   const std::string_view value = Trimmed(line.substr(colon + 1));
   if (name == "content-length") {
     content_length = Number(value);
@@ -74,7 +70,7 @@ void ResponseHeaders::Parse(std::string_view line) {
   } else if (name == "retry-after") {
     retry_after_seconds = Number(value);
   } else if (name == "x-linked-etag") {
-    if (IsSha256(Unquoted(value))) linked_sha256 = Lower(Unquoted(value));
+    if (IsSha256(Unquoted(value))) linked_sha256 = AsciiLower(Unquoted(value));
   } else if (name == "x-linked-size") {
     linked_bytes = Number(value);
   } else if (name == "content-range" && value.starts_with("bytes ")) {

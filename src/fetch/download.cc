@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/sha256.h"
+#include "base/text.h"
 #include "fetch/curl_handle.h"
 #include "fetch/paths.h"
 
@@ -217,7 +218,7 @@ class Downloader {
   Status Report() const {
     if (!options_.progress || options_.progress(part_.bytes(), total_)) return {};
     return Fail(ErrorKind::kCancelled, "{}: stopped; the next pull goes on from {}", ShownUrl(url_),
-                HumanBytes(part_.bytes()));
+                FormatBytes(static_cast<double>(part_.bytes())));
   }
 
   // One request. `done`: the body is complete. An error is worth another attempt when transient_.
@@ -331,7 +332,8 @@ class Downloader {
     limit_ = total_ > 0 ? total_ : expected ? *expected : options_.max_bytes;
     if (limit_ > options_.max_bytes) {
       return IoError("{}: the server announces {}, at most {} are fetched", shown,
-                     HumanBytes(limit_), HumanBytes(options_.max_bytes));
+                     FormatBytes(static_cast<double>(limit_)),
+                     FormatBytes(static_cast<double>(options_.max_bytes)));
     }
     if (total_ == 0 && expected) total_ = *expected;
     if (total_ > part_.bytes()) {

@@ -304,7 +304,7 @@ TEST_F(DownloadTest, MoreThanTheDiskHolds) {
   const auto result = Get(server);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().kind, ErrorKind::kNoRoom) << result.error().message;
-  EXPECT_TRUE(Has(result.error().message, "4.0 TB")) << result.error().message;
+  EXPECT_TRUE(Has(result.error().message, "4.00 TB")) << result.error().message;
 }
 
 TEST_F(DownloadTest, NobodyListens) {

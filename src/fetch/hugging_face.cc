@@ -1,9 +1,9 @@
 #include "fetch/hugging_face.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 
+#include "base/text.h"
 #include "container/json.h"
 #include "fetch/curl_handle.h"
 #include "fetch/download.h"
@@ -14,12 +14,6 @@ namespace {
 
 constexpr size_t kMaxListing = 32u << 20;
 constexpr int kMaxPages = 100;
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? char(c + 32) : c;
-  return out;
-}
 
 bool IsNamePart(std::string_view text) {
   if (text.empty() || text.size() > 200 || text.front() == '.') return false;
@@ -72,7 +66,7 @@ RepoFile FileOf(const JsonValue& entry, std::string_view name_key) {
   if (!lfs || !lfs->is_object()) return file;
   if (const auto bytes = BytesOf(*lfs, "size")) file.bytes = bytes;
   for (const char* key : {"oid", "sha256"}) {
-    std::string digest = Lower(StringOr(*lfs, key));
+    std::string digest = AsciiLower(StringOr(*lfs, key));
     if (digest.starts_with("sha256:")) digest.erase(0, 7);
     if (IsSha256(digest)) file.sha256 = digest;
   }
@@ -91,7 +85,7 @@ void AddFiles(const JsonValue& list, std::string_view name_key, std::vector<Repo
 
 bool IsSupplement(const std::string& path) {
   if (path.find('/') != path.npos) return false;
-  const std::string name = Lower(path);
+  const std::string name = AsciiLower(path);
   const auto ends = [&](std::string_view end) { return name.ends_with(end); };
   return ends(".json") || ends(".model") || ends(".tiktoken") || ends(".jinja") ||
          name == "merges.txt" || name == "vocab.txt";
@@ -104,8 +98,8 @@ std::vector<RepoFile> Checkpoint(const std::vector<RepoFile>& available) {
     if (!weights.empty()) break;
     for (const RepoFile& file : available) {
       const bool top_level = file.path.find('/') == std::string::npos;
-      if (!top_level || !Lower(file.path).ends_with(".safetensors")) continue;
-      if (!only_model || Lower(file.path).starts_with("model")) weights.push_back(file);
+      if (!top_level || !AsciiLower(file.path).ends_with(".safetensors")) continue;
+      if (!only_model || AsciiLower(file.path).starts_with("model")) weights.push_back(file);
     }
   }
   if (weights.empty()) return {};
@@ -123,11 +117,11 @@ std::vector<RepoFile> Checkpoint(const std::vector<RepoFile>& available) {
 // All parts of the file that `first` is the first part of.
 Result<std::vector<RepoFile>> AllParts(const RepoFile& first,
                                        const std::vector<RepoFile>& available) {
-  const auto split = SplitName::Parse(first.path);
+  const auto split = ParseGgufShard(first.path);
   if (!split) return std::vector<RepoFile>{first};
   std::vector<RepoFile> parts;
-  for (int part = 1; part <= split->parts; ++part) {
-    const std::string name = fmt::format("{}-{:05}-of-{:05}.gguf", split->stem, part, split->parts);
+  for (int part = 1; part <= split->count; ++part) {
+    const std::string name = split->File(part, kGgufExtension);
     const auto it = std::ranges::find(available, name, &RepoFile::path);
     if (it == available.end()) return IoError("the repository lacks the part {}", name);
     parts.push_back(*it);
@@ -137,7 +131,7 @@ Result<std::vector<RepoFile>> AllParts(const RepoFile& first,
 
 // Files that are no language model by themselves.
 bool IsSideFile(const std::string& path) {
-  const std::string name = Lower(path);
+  const std::string name = AsciiLower(path);
   return name.find("mmproj") != name.npos || name.find("imatrix") != name.npos ||
          name.find("lora") != name.npos;
 }
@@ -163,31 +157,20 @@ std::optional<RepoName> RepoName::Parse(std::string_view text) {
       !IsNamePart(text.substr(slash + 1))) {
     return std::nullopt;
   }
-  const std::string name = Lower(text);
-  if (name.ends_with(".gguf") || name.ends_with(".safetensors")) return std::nullopt;
+  const std::string name = AsciiLower(text);
+  if (name.ends_with(kGgufExtension) || name.ends_with(".safetensors")) return std::nullopt;
   out.repo = text;
   return out;
 }
 
-bool IsGguf(std::string_view path) { return Lower(path).ends_with(".gguf"); }
+bool IsGguf(std::string_view path) { return AsciiLower(path).ends_with(kGgufExtension); }
 
-std::optional<SplitName> SplitName::Parse(std::string_view file) {
-  constexpr size_t kTail = std::string_view("-00001-of-00002.gguf").size();
-  if (file.size() <= kTail || !IsGguf(file)) return std::nullopt;
-  const std::string_view tail = file.substr(file.size() - kTail);
-  if (tail[0] != '-' || tail.substr(6, 4) != "-of-") return std::nullopt;
-  SplitName out{std::string(file.substr(0, file.size() - kTail))};
-  const auto number = [](std::string_view digits, int& to) {
-    return std::from_chars(digits.data(), digits.data() + 5, to).ptr == digits.data() + 5;
-  };
-  if (!number(tail.substr(1, 5), out.part) || !number(tail.substr(10, 5), out.parts)) {
-    return std::nullopt;
-  }
-  return out.part >= 1 && out.part <= out.parts ? std::optional(out) : std::nullopt;
+std::optional<ShardName> ParseGgufShard(std::string_view path) {
+  return ParseShardName(path, kGgufExtension);
 }
 
 bool HasQuantTag(std::string_view file, std::string_view quant) {
-  const std::string name = Lower(file), tag = Lower(quant);
+  const std::string name = AsciiLower(file), tag = AsciiLower(quant);
   const auto is_border = [](char c) {
     return !std::isalnum(static_cast<unsigned char>(c)) && c != '_';
   };
@@ -204,8 +187,8 @@ Result<std::vector<RepoFile>> ChooseFiles(const RepoName& name,
                                           const std::vector<RepoFile>& available) {
   std::vector<const RepoFile*> ggufs;
   for (const RepoFile& file : available) {
-    const auto split = SplitName::Parse(file.path);
-    if (IsGguf(file.path) && !IsSideFile(file.path) && (!split || split->part == 1)) {
+    const auto split = ParseGgufShard(file.path);
+    if (IsGguf(file.path) && !IsSideFile(file.path) && (!split || split->number == 1)) {
       ggufs.push_back(&file);
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "container/shard_name.h"
 
 namespace nibble {
 
@@ -26,12 +27,10 @@ struct RepoFile {
 // Whether a GGUF's name says that it is of this quantisation: "…-Q4_K_M.gguf",
 // ".q4_k_m-00001-of-…".
 bool HasQuantTag(std::string_view file, std::string_view quant);
-// "x-00002-of-00005.gguf" → {"x", 2, 5}.
-struct SplitName {
-  std::string stem;
-  int part = 0, parts = 0;
-  static std::optional<SplitName> Parse(std::string_view file);
-};
+
+inline constexpr std::string_view kGgufExtension = ".gguf";
+// Nothing for a GGUF in one file. `path` may have folders before the name.
+std::optional<ShardName> ParseGgufShard(std::string_view path);
 
 // The files to fetch: one GGUF with its further parts, or, when there is no GGUF, a checkpoint of
 // safetensors with its configuration and tokenizer. Fetched from the last to the first: the first

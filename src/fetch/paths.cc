@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "base/sha256.h"
+#include "base/text.h"
 
 namespace nibble {
 namespace fs = std::filesystem;
@@ -116,15 +117,8 @@ Status CheckFreeSpace(const fs::path& folder, uint64_t bytes) {
   const fs::space_info space = fs::space(folder, error);
   if (error || space.available >= bytes) return {};
   return Fail(ErrorKind::kNoRoom, "{}: the download needs {} and the disk has {} free",
-              folder.string(), HumanBytes(bytes), HumanBytes(space.available));
-}
-
-std::string HumanBytes(uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
-  double value = double(bytes);
-  size_t unit = 0;
-  for (; value >= 999.95 && unit < 4; ++unit) value /= 1000;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+              folder.string(), FormatBytes(static_cast<double>(bytes)),
+              FormatBytes(static_cast<double>(space.available)));
 }
 
 }  // namespace nibble

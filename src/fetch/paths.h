@@ -49,6 +49,4 @@ Result<std::string> HashFile(const std::filesystem::path& path);
 // Error with both figures when the file system of `folder` has less than `bytes` free.
 Status CheckFreeSpace(const std::filesystem::path& folder, uint64_t bytes);
 
-std::string HumanBytes(uint64_t bytes);  // "98.4 MB"
-
 }  // namespace nibble

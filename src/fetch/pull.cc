@@ -54,7 +54,7 @@ Result<PullResult> FetchAll(const std::vector<Planned>& plan, const std::string&
     download.expected_sha256 = item.file.sha256;
     download.expected_bytes = item.file.bytes;
     const std::string name = item.target.filename().string();
-    if (item.file.sha256.empty() && IsGguf(name) && !SplitName::Parse(name)) {
+    if (item.file.sha256.empty() && IsGguf(name) && !ParseGgufShard(name)) {
       download.verify = CheckGguf;
     }
     if (options.progress) {
@@ -112,14 +112,17 @@ Result<PullResult> PullFromUrl(const std::string& url, const fs::path& folder,
                                const PullOptions& options) {
   NIBBLE_TRY(const std::string name, FileNameOf(url));
   std::vector<Planned> plan;
-  const auto split = SplitName::Parse(name);
+  const auto split = ParseGgufShard(name);
   if (!split || url.find_first_of("?#") != url.npos) {
     plan.push_back({url, folder / name, {name, std::nullopt, ""}});
   } else {
-    const std::string stem = url.substr(0, url.size() - (name.size() - split->stem.size()));
-    for (int part = 1; part <= split->parts; ++part) {
-      const std::string tail = fmt::format("-{:05}-of-{:05}.gguf", part, split->parts);
-      plan.push_back({stem + tail, folder / (split->stem + tail), {name, std::nullopt, ""}});
+    // What stands before the numbers is the same in each part's URL, escaped as the caller did.
+    auto in_url = *split;
+    in_url.prefix = url.substr(0, url.size() - (name.size() - split->prefix.size()));
+    for (int part = 1; part <= split->count; ++part) {
+      plan.push_back({in_url.File(part, kGgufExtension),
+                      folder / split->File(part, kGgufExtension),
+                      {name, std::nullopt, ""}});
     }
   }
   // The token is for the hub alone.

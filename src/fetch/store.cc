@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "fetch/caches.h"
 #include "fetch/hugging_face.h"
 #include "fetch/named_models.h"
@@ -99,7 +100,7 @@ Result<fs::path> ResolveModel(const std::string& name) {
   if (const auto named = FindNamedModel(name)) {
     if (const fs::path path = ModelStore() / named->file; Exists(path)) return path;
     return BadInput("{}: not here yet; `nibble pull {}` fetches it ({})", name, name,
-                    HumanBytes(named->bytes));
+                    FormatBytes(static_cast<double>(named->bytes)));
   }
   if (name == kBuiltIn) {
     if (const auto folder = BuiltInModel()) return *folder;
@@ -157,11 +158,10 @@ Status RemoveModel(const std::string& name) {
   if (model->path.lexically_normal() == store.lexically_normal()) {
     return BadInput("{}: is the store itself", name);
   }
-  if (const auto split = SplitName::Parse(model->path.filename().string())) {
-    for (int part = 2; part <= split->parts; ++part) {
-      NIBBLE_RETURN_IF_ERROR(RemoveBelow(
-          store, model->path.parent_path() /
-                     fmt::format("{}-{:05}-of-{:05}.gguf", split->stem, part, split->parts)));
+  if (const auto split = ParseGgufShard(model->path.filename().string())) {
+    for (int part = 2; part <= split->count; ++part) {
+      NIBBLE_RETURN_IF_ERROR(
+          RemoveBelow(store, model->path.parent_path() / split->File(part, kGgufExtension)));
     }
   }
   return RemoveBelow(store, model->path);

@@ -298,6 +298,18 @@ TEST_F(StoreTest, PullsAUrlWithoutTheHubsToken) {
   }
 }
 
+TEST_F(StoreTest, PullsAllPartsOfASplitUrl) {
+  const TestServer server([](const auto& request, const auto& send) {
+    send(TestServer::Response("200 OK", "", "part " + request.path));
+  });
+  const auto pulled = Pull(server.url() + "/d/a%20b-00001-of-00002.gguf", {});
+  ASSERT_TRUE(pulled) << pulled.error().message;
+  EXPECT_EQ(pulled->path, Store() / "a b-00001-of-00002.gguf");
+  EXPECT_EQ(testing::ReadFile(pulled->path), "part /d/a%20b-00001-of-00002.gguf");
+  EXPECT_EQ(testing::ReadFile(Store() / "a b-00002-of-00002.gguf"),
+            "part /d/a%20b-00002-of-00002.gguf");
+}
+
 TEST_F(StoreTest, ATruncatedGgufOfAUrlIsRefused) {
   const TestServer server([](const auto&, const auto& send) {
     send(TestServer::Response("200 OK", "", "GGUF\x03"));  // shorter than its header
