@@ -7,6 +7,7 @@
 #include "container/json.h"
 #include "fetch/curl_handle.h"
 #include "fetch/hugging_face.h"
+#include "fetch/paths.h"
 
 namespace nibble {
 namespace fs = std::filesystem;
@@ -45,17 +46,6 @@ std::string Relative(const fs::path& path, const fs::path& root) {
   return path.lexically_relative(root).generic_string();
 }
 
-std::vector<fs::path> Children(const fs::path& folder) {
-  std::vector<fs::path> out;
-  std::error_code error;
-  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
-    out.push_back(it->path());
-  }
-  std::ranges::sort(out);
-  return out;
-}
-
 // The snapshot that refs/main names, else the newest.
 fs::path CurrentSnapshot(const fs::path& repo) {
   std::string revision;
@@ -67,7 +57,7 @@ fs::path CurrentSnapshot(const fs::path& repo) {
   }
   fs::path newest;
   fs::file_time_type newest_time{};
-  for (const fs::path& snapshot : Children(repo / "snapshots")) {
+  for (const fs::path& snapshot : FolderEntries(repo / "snapshots")) {
     const auto time = fs::last_write_time(snapshot, error);
     if (newest.empty() || time > newest_time) {
       newest = snapshot;
@@ -99,6 +89,15 @@ std::optional<fs::path> OllamaBlob(const fs::path& manifest, const fs::path& mod
 
 }  // namespace
 
+std::vector<fs::path> CheckpointFiles(const fs::path& folder) {
+  auto files = FolderEntries(folder);
+  std::erase_if(files, [](const fs::path& file) {
+    std::error_code error;
+    return !fs::is_regular_file(file, error) || IsGguf(file.filename().string());
+  });
+  return files;
+}
+
 std::vector<StoredModel> ModelsBelow(const fs::path& root, const std::string& origin) {
   std::vector<StoredModel> out;
   std::set<fs::path> folders;
@@ -115,12 +114,10 @@ std::vector<StoredModel> ModelsBelow(const fs::path& root, const std::string& or
     out.push_back(std::move(model));
   }
   for (const fs::path& folder : folders) {
-    if (!fs::exists(folder / "config.json")) continue;
+    std::error_code error;
+    if (!fs::is_regular_file(folder / "config.json", error)) continue;
     StoredModel model{Relative(folder, root), folder, 0, origin};
-    for (const fs::path& file : Children(folder)) {
-      std::error_code error;
-      if (fs::is_regular_file(file, error)) model.bytes += SizeOf(file);
-    }
+    for (const fs::path& file : CheckpointFiles(folder)) model.bytes += SizeOf(file);
     out.push_back(std::move(model));
   }
   return out;
@@ -128,7 +125,7 @@ std::vector<StoredModel> ModelsBelow(const fs::path& root, const std::string& or
 
 std::vector<StoredModel> HuggingFaceModels(const fs::path& hub) {
   std::vector<StoredModel> out;
-  for (const fs::path& folder : Children(hub)) {
+  for (const fs::path& folder : FolderEntries(hub)) {
     std::string repo = folder.filename().string();
     if (!repo.starts_with("models--")) continue;
     repo.erase(0, 8);
@@ -144,7 +141,9 @@ std::vector<StoredModel> HuggingFaceModels(const fs::path& hub) {
 }
 
 std::vector<StoredModel> LlamaCppModels(const fs::path& cache) {
-  return ModelsBelow(cache, "llama.cpp");
+  auto models = ModelsBelow(cache, "llama.cpp");
+  std::erase_if(models, [](const StoredModel& model) { return model.name == "."; });
+  return models;
 }
 
 std::vector<StoredModel> OllamaModelsIn(const fs::path& models) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -54,6 +55,30 @@ std::optional<fs::path> BuiltInModel() {
   const fs::path folder =
       program.parent_path().parent_path() / "share" / "nibble" / "models" / "shakespeare";
   return fs::is_directory(folder, error) ? std::optional(folder) : std::nullopt;
+}
+
+std::vector<fs::path> FolderEntries(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    out.push_back(it->path());
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+fs::path Normalised(const fs::path& path) {
+  std::error_code error;
+  fs::path out = fs::absolute(path, error);
+  if (error) out = path;
+  // Where links cannot be followed (a loop, no permission), as it is written.
+  if (fs::path followed = fs::weakly_canonical(out, error); !error) {
+    out = std::move(followed);
+  } else {
+    out = out.lexically_normal();
+  }
+  return out.has_filename() ? out : out.parent_path();
 }
 
 Status MakeFolder(const fs::path& folder) {

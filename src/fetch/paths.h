@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -20,6 +21,13 @@ std::filesystem::path OllamaModels();    // $OLLAMA_MODELS, else ~/.ollama/model
 // models/shakespeare beside the installed program (<program>/../share/nibble); nothing when it is
 // not there.
 std::optional<std::filesystem::path> BuiltInModel();
+
+// What lies in a folder, sorted; nothing when it cannot be read.
+std::vector<std::filesystem::path> FolderEntries(const std::filesystem::path& folder);
+
+// The one way to write a path that may not exist yet: absolute, links followed, without "." and
+// "..", and without a slash at its end.
+std::filesystem::path Normalised(const std::filesystem::path& path);
 
 // Creates a folder and those above it.
 Status MakeFolder(const std::filesystem::path& folder);

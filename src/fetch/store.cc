@@ -23,6 +23,8 @@ bool Exists(const fs::path& path) {
 // Models of nibble's own store; named ones under their names.
 std::vector<StoredModel> OwnModels() {
   auto models = ModelsBelow(ModelStore(), std::string(kOwn));
+  // A checkpoint that lies in the store's own folder has no name there.
+  std::erase_if(models, [](const StoredModel& model) { return model.name == "."; });
   for (StoredModel& model : models) {
     for (const NamedModel& named : NamedModels()) {
       if (model.name == named.file) model.name = named.name;
@@ -46,22 +48,30 @@ bool Means(const RepoName& wanted, const StoredModel& model) {
   return wanted.quant.empty() || HasQuantTag(file, wanted.quant);
 }
 
-const StoredModel* Match(const std::vector<StoredModel>& models, const std::string& name) {
-  for (const StoredModel& model : models) {
-    if (model.name == name || model.name == name + ":latest" ||
-        (!model.name.contains('/') && model.name == name + ".gguf")) {
-      return &model;
-    }
+// The models that a name may mean: the one of exactly that name, else the one it is short for, else
+// those of a repository.
+std::vector<const StoredModel*> Meant(const std::vector<StoredModel>& models,
+                                      const std::string& name) {
+  for (const std::string_view ending : {"", ":latest", ".gguf"}) {
+    if (name.contains('/') && ending == ".gguf") continue;
+    const auto it = std::ranges::find(models, name + std::string(ending), &StoredModel::name);
+    if (it != models.end()) return {&*it};
   }
+  std::vector<const StoredModel*> out;
   const auto repo = RepoName::Parse(name);
-  if (!repo) return nullptr;
-  const StoredModel* found = nullptr;
   for (const StoredModel& model : models) {
-    if (!Means(*repo, model)) continue;
-    // As a pull does: the usual 4-bit mix where no quantisation is named.
-    if (!found || (repo->quant.empty() && HasQuantTag(model.name, "Q4_K_M"))) found = &model;
+    if (repo && Means(*repo, model)) out.push_back(&model);
   }
-  return found;
+  return out;
+}
+
+const StoredModel* Match(const std::vector<StoredModel>& models, const std::string& name) {
+  const auto meant = Meant(models, name);
+  // As a pull does: the usual 4-bit mix where no quantisation is named.
+  for (const StoredModel* model : meant) {
+    if (HasQuantTag(model->name, "Q4_K_M")) return model;
+  }
+  return meant.empty() ? nullptr : meant.front();
 }
 
 std::string KnownNames() {
@@ -70,23 +80,63 @@ std::string KnownNames() {
   return out;
 }
 
-// Removes a file, and folders above it that became empty, up to the store.
-Status RemoveBelow(const fs::path& store, const fs::path& path) {
+bool IsStrictlyBelow(const fs::path& path, const fs::path& folder) {
+  const fs::path relative = path.lexically_relative(folder);
+  return !relative.empty() && relative != "." && *relative.begin() != "..";
+}
+
+// Removes one file, of a link the link alone, and folders above it that became empty, up to the
+// store.
+Status RemoveFile(const fs::path& store, const fs::path& path) {
+  if (!IsStrictlyBelow(path, store)) {
+    return BadInput("{}: not in {}, nothing is removed", path.string(), store.string());
+  }
   std::error_code error;
-  fs::remove_all(path, error);  // of a link the link alone
+  fs::remove(path, error);
   if (error) return IoError("{}: cannot remove: {}", path.string(), error.message());
-  for (fs::path folder = path.parent_path(); folder != store && folder.has_relative_path();
+  // Folders that are not empty stay: removing them fails.
+  for (fs::path folder = path.parent_path(); IsStrictlyBelow(folder, store);
        folder = folder.parent_path()) {
-    if (!fs::is_empty(folder, error) || error || !fs::remove(folder, error)) break;
+    if (!fs::remove(folder, error)) break;
   }
   return {};
+}
+
+// The files that ListModels counts as this model, those that make a model of them last, so that
+// what an error leaves can still be named.
+std::vector<fs::path> FilesOf(const StoredModel& model) {
+  std::error_code error;
+  if (fs::is_directory(model.path, error)) {
+    auto files = CheckpointFiles(model.path);
+    std::ranges::stable_partition(
+        files, [](const fs::path& file) { return file.extension() != ".safetensors"; });
+    std::ranges::stable_partition(
+        files, [](const fs::path& file) { return file.filename() != "config.json"; });
+    return files;
+  }
+  std::vector<fs::path> files;
+  const auto split = ParseGgufShard(model.path.filename().string());
+  for (int part = split ? split->count : 1; part > 1; --part) {
+    files.push_back(model.path.parent_path() / split->File(part, kGgufExtension));
+  }
+  files.push_back(model.path);
+  return files;
+}
+
+// Names of models are relative paths without detours.
+bool IsPlainName(const std::string& name) {
+  const fs::path path(name);
+  return !name.empty() && path.is_relative() &&
+         std::ranges::none_of(path, [](const fs::path& part) {
+           return part.empty() || part == "." || part == "..";
+         });
 }
 
 }  // namespace
 
 fs::path ModelStore() {
-  if (const auto models = Environment("NIBBLE_MODELS")) return *models;
-  return CacheFolder() / "nibble" / "models";
+  const auto models = Environment("NIBBLE_MODELS");
+  return Normalised(models ? fs::path(*models) : CacheFolder() / "nibble" / "models");
 }
 
 bool CanPull(std::string_view name) {
@@ -138,15 +188,18 @@ std::vector<StoredModel> ListModels() {
 }
 
 Status RemoveModel(const std::string& name) {
+  if (!IsPlainName(name)) {
+    return BadInput("'{}': not the name of a model; `nibble list` shows the names", name);
+  }
   const fs::path store = ModelStore();
   const auto own = OwnModels();
-  const StoredModel* model = Match(own, name);
-  if (!model) {
-    // The path of a model in the store, as `list` shows it.
-    const auto it = std::ranges::find(own, fs::path(name).lexically_normal(), &StoredModel::path);
-    if (it != own.end()) model = &*it;
+  const auto meant = Meant(own, name);
+  if (meant.size() > 1) {
+    std::string names;
+    for (const StoredModel* model : meant) names += "\n  " + model->name;
+    return BadInput("{}: may mean any of these, name one:{}", name, names);
   }
-  if (!model) {
+  if (meant.empty()) {
     const auto others = OtherModels();
     if (const StoredModel* other = Match(others, name)) {
       return BadInput("{}: lies in the cache of {} ({}); nibble deletes only from its own store",
@@ -155,16 +208,10 @@ Status RemoveModel(const std::string& name) {
     if (name == kBuiltIn) return BadInput("{}: comes with nibble and is not removed", name);
     return BadInput("{}: not in {}", name, store.string());
   }
-  if (model->path.lexically_normal() == store.lexically_normal()) {
-    return BadInput("{}: is the store itself", name);
+  for (const fs::path& file : FilesOf(*meant.front())) {
+    NIBBLE_RETURN_IF_ERROR(RemoveFile(store, file));
   }
-  if (const auto split = ParseGgufShard(model->path.filename().string())) {
-    for (int part = 2; part <= split->count; ++part) {
-      NIBBLE_RETURN_IF_ERROR(
-          RemoveBelow(store, model->path.parent_path() / split->File(part, kGgufExtension)));
-    }
-  }
-  return RemoveBelow(store, model->path);
+  return {};
 }
 
 }  // namespace nibble

@@ -12,8 +12,8 @@
 namespace nibble {
 
 // Where models lie. nibble's own store is $NIBBLE_MODELS, else $XDG_CACHE_HOME/nibble/models, else
-// ~/.cache/nibble/models; models in the caches of Hugging Face, llama.cpp and Ollama are used in
-// place, never copied.
+// ~/.cache/nibble/models, as an absolute path without links and detours; models in the caches of
+// Hugging Face, llama.cpp and Ollama are used in place, never copied.
 std::filesystem::path ModelStore();
 
 // The file or folder of a model: a path that exists, the name of a model in the store or in another
@@ -42,7 +42,9 @@ struct StoredModel {
 };
 std::vector<StoredModel> ListModels();
 
-// Deletes from nibble's own store only. Errors: not there, or in another tool's cache.
+// Deletes the files of one model, named as ListModels names it (or as "org/repo:QUANT" where that
+// is one model), from nibble's own store; other files stay. Errors: not there, in another tool's
+// cache, several models are meant, not a name (empty, absolute, with "." or "..").
 Status RemoveModel(const std::string& name);
 
 struct PullOptions {

@@ -54,7 +54,7 @@ class StoreTest : public ::testing::Test {
     }
   }
 
-  fs::path Store() const { return home_.path() / ".cache" / "nibble" / "models"; }
+  fs::path Store() const { return fs::canonical(home_.path()) / ".cache" / "nibble" / "models"; }
 
   std::string Resolved(const std::string& name) const {
     const auto path = ResolveModel(name);
@@ -163,6 +163,78 @@ TEST_F(StoreTest, RemovesFromItsOwnStoreOnly) {
   }
   EXPECT_FALSE(RemoveModel(other.string()));
   EXPECT_TRUE(fs::exists(other));
+}
+
+// However the store's folder is written, what is removed lies strictly below it.
+TEST_F(StoreTest, NothingButTheNamedModelIsRemoved) {
+  const fs::path base = home_.path() / "parent" / "store";
+  fs::create_directories(base);
+  fs::create_directory_symlink(base, home_.path() / "link");
+  const fs::path before = fs::current_path();
+  fs::current_path(home_.path());
+  for (const std::string& form :
+       {base.string(), base.string() + "/", base.string() + "//", base.string() + "/../store/.",
+        std::string("parent/store"), std::string("./parent/store/"),
+        (home_.path() / "link").string(), (home_.path() / "link/").string()}) {
+    SCOPED_TRACE(form);
+    environment_.Set("NIBBLE_MODELS", form);
+    EXPECT_EQ(ModelStore(), fs::canonical(base));
+    Write(base / "config.json", "{}");
+    Write(base / "model.safetensors", "1234");
+    Write(base / "notes.txt", "mine");
+    Write(base / "a/b/x-Q4_0.gguf", "GGUF");
+    for (const std::string& name :
+         {std::string("."), std::string(".."), std::string(""), std::string("./"),
+          std::string("a/../.."), std::string("a/.."), std::string("/"), std::string("a/"),
+          std::string("a"), std::string("a/b/"), std::string("./a/b/x-Q4_0.gguf"), base.string(),
+          (base / "a/b/x-Q4_0.gguf").string(), std::string("model.safetensors"),
+          std::string("notes.txt")}) {
+      EXPECT_FALSE(RemoveModel(name)) << name;
+    }
+    EXPECT_TRUE(fs::exists(base / "a/b/x-Q4_0.gguf"));
+    EXPECT_EQ(Listed(), (Lines{"nibble a/b/x-Q4_0.gguf 4"}));
+    ASSERT_TRUE(RemoveModel("a/b/x-Q4_0.gguf"));
+    EXPECT_FALSE(fs::exists(base / "a"));
+    for (const char* kept : {"config.json", "model.safetensors", "notes.txt"}) {
+      EXPECT_TRUE(fs::exists(base / kept)) << kept;
+      fs::remove(base / kept);
+    }
+    // An empty store stays, and so does what it lies in.
+    Write(base / "last.gguf", "GGUF");
+    ASSERT_TRUE(RemoveModel("last.gguf"));
+    EXPECT_TRUE(fs::is_empty(base));
+  }
+  fs::current_path(before);
+}
+
+TEST_F(StoreTest, ACheckpointIsRemovedWithoutTheModelsBesideIt) {
+  for (const char* file : {"c/config.json", "c/model.safetensors", "c/tokenizer.json"}) {
+    Write(Store() / "org" / file, "12");
+  }
+  Write(Store() / "org/c/own-Q8_0.gguf", "GGUF");
+  Write(Store() / "org/c/sub/other.gguf", "GGUF");
+  Write(Store() / "c", "no model");
+  EXPECT_EQ(Listed(), (Lines{"nibble org/c/own-Q8_0.gguf 4", "nibble org/c/sub/other.gguf 4",
+                             "nibble org/c 6"}));
+  ASSERT_TRUE(RemoveModel("org/c"));
+  EXPECT_EQ(Listed(), (Lines{"nibble org/c/own-Q8_0.gguf 4", "nibble org/c/sub/other.gguf 4"}));
+  EXPECT_EQ(fs::exists(Store() / "org/c/tokenizer.json"), false);
+  const auto which = RemoveModel("org/c");
+  ASSERT_FALSE(which);
+  EXPECT_TRUE(Has(which.error().message, "org/c/sub/other.gguf")) << which.error().message;
+  ASSERT_TRUE(RemoveModel("org/c:Q8_0"));
+  EXPECT_EQ(Listed(), (Lines{"nibble org/c/sub/other.gguf 4"}));
+}
+
+TEST_F(StoreTest, AnExactNameGoesBeforeAShortOne) {
+  Write(Store() / "x.gguf", "GGUF");
+  Write(Store() / "x/config.json", "{}");
+  Write(Store() / "x/model.safetensors", "1234");
+  EXPECT_EQ(Resolved("x"), Store() / "x");
+  ASSERT_TRUE(RemoveModel("x"));
+  EXPECT_EQ(Listed(), (Lines{"nibble x.gguf 4"}));
+  ASSERT_TRUE(RemoveModel("x"));
+  EXPECT_TRUE(Listed().empty());
 }
 
 TEST_F(StoreTest, ALinkInTheStoreIsRemovedAlone) {
