@@ -59,8 +59,10 @@ class Model {
          layout_.PieceBytes() * static_cast<size_t>(layer),
          layout_}};
     const int cols = shape_.heads * shape_.head_dim;
-    Attention(kernels, pool_, shape_, {&sequence, 1},
-              DenseView<const float>(q_.data(), rows_, cols), DenseView(out_.data(), rows_, cols),
+    Attention(kernels, pool_, shape_,
+              {{&sequence, 1},
+               DenseView<const float>(q_.data(), rows_, cols),
+               DenseView(out_.data(), rows_, cols)},
               workspace_);
     benchmark::DoNotOptimize(out_.data());
   }

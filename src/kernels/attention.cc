@@ -82,20 +82,13 @@ struct Unit {
 
 class Job {
  public:
-  Job(const AttentionKernels& kernels, const AttentionShape& shape,
-      std::span<const AttentionSequence> sequences, MatrixView<const float> q,
-      MatrixView<float> out)
-      : kernels_(kernels),
-        shape_(shape),
-        sequences_(sequences),
-        q_(q),
-        out_(out),
-        group_(shape.heads / shape.kv_heads) {
+  Job(const AttentionKernels& kernels, const AttentionShape& shape, const AttentionBatch& batch)
+      : kernels_(kernels), shape_(shape), batch_(batch), group_(shape.heads / shape.kv_heads) {
     constexpr float kLog2E = math_constants::kLog2E;
     const bool capped = shape.soft_cap != 0;
     q_scale_ = capped ? shape.scale / shape.soft_cap : shape.scale * kLog2E;
     cap_log2e_ = capped ? shape.soft_cap * kLog2E : 0;
-    for (const AttentionSequence& s : sequences) {
+    for (const AttentionSequence& s : batch.sequences) {
       NIBBLE_CHECK(s.kv.layout.head_dim == shape.head_dim &&
                    s.kv.layout.kv_heads == shape.kv_heads);
       unit_ends_.push_back(units() + Blocks(s) * shape.kv_heads);
@@ -117,7 +110,7 @@ class Job {
 
   Unit UnitAt(int index) const {
     const auto end = std::ranges::upper_bound(unit_ends_, index);
-    const auto& sequence = sequences_[static_cast<size_t>(end - unit_ends_.begin())];
+    const auto& sequence = batch_.sequences[static_cast<size_t>(end - unit_ends_.begin())];
     const int blocks = Blocks(sequence);
     const int within = index - (*end - blocks * shape_.kv_heads);
     return MakeUnit(sequence, within / blocks, within % blocks);
@@ -161,7 +154,7 @@ class Job {
   void GatherQuery(const Unit& unit, float* query) const {
     std::fill_n(query, static_cast<size_t>(kRowBlock) * shape_.head_dim, 0.0F);
     for (int r = 0; r < unit.rows; ++r) {
-      const float* q = q_.row(TokenOf(unit, r)) + ChannelOf(unit, r);
+      const float* q = batch_.q.row(TokenOf(unit, r)) + ChannelOf(unit, r);
       for (int d = 0; d < shape_.head_dim; ++d) query[d * kRowBlock + r] = q[d] * q_scale_;
     }
   }
@@ -199,7 +192,7 @@ class Job {
         l = l * shrink + ref::Exp2(sink - m, math_constants::kSoftmaxMin);
       }
       kernels_.finish(sum.o + static_cast<ptrdiff_t>(r) * sum.stride, shrink / l, shape_.head_dim,
-                      out_.row(TokenOf(unit, r)) + ChannelOf(unit, r));
+                      batch_.out.row(TokenOf(unit, r)) + ChannelOf(unit, r));
     }
   }
 
@@ -231,9 +224,7 @@ class Job {
 
   const AttentionKernels& kernels_;
   const AttentionShape& shape_;
-  std::span<const AttentionSequence> sequences_;
-  MatrixView<const float> q_;
-  MatrixView<float> out_;
+  const AttentionBatch& batch_;
   int group_;
   float q_scale_ = 0;
   float cap_log2e_ = 0;
@@ -354,12 +345,11 @@ Status AttentionWorkspace::Reserve(const AttentionShape& shape, int threads) {
 }
 
 void Attention(const KernelTable& kernels, ThreadPool& pool, const AttentionShape& shape,
-               std::span<const AttentionSequence> sequences, MatrixView<const float> q,
-               MatrixView<float> out, AttentionWorkspace& workspace) {
+               const AttentionBatch& batch, AttentionWorkspace& workspace) {
   NIBBLE_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
   const Plan plan(shape.head_dim, pool.size());
   NIBBLE_CHECK(workspace.buffer().size() >= plan.Total() * sizeof(float));
-  const Job job(*kernels.attention, shape, sequences, q, out);
+  const Job job(*kernels.attention, shape, batch);
   float* scratch = workspace.buffer().as<float>().data();
   if (pool.size() == 1 || job.multiplies() <= kFewMultiplies) {
     for (int u = 0; u < job.units(); ++u) RunUnit(job, job.UnitAt(u), scratch);

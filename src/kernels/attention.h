@@ -32,6 +32,13 @@ struct AttentionSequence {
   KvView kv;
 };
 
+// One step's rows, [rows][heads * head_dim] each.
+struct AttentionBatch {
+  std::span<const AttentionSequence> sequences;
+  MatrixView<const float> q;
+  MatrixView<float> out;
+};
+
 // Scratch whose size depends on the shape and the thread count only, never on context length.
 class AttentionWorkspace {
  public:
@@ -52,9 +59,8 @@ void WriteKv(const KernelTable& kernels, ThreadPool& pool,
 
 // out[row][h * head_dim ...] = softmax(scale · q kᵀ, causal, windowed) v for every row: tiled with
 // online softmax over pages from position 0 on, one result per (row, head) whose bits depend on
-// that row's query and pages only. q, out: [rows][heads * head_dim].
+// that row's query and pages only.
 void Attention(const KernelTable& kernels, ThreadPool& pool, const AttentionShape& shape,
-               std::span<const AttentionSequence> sequences, MatrixView<const float> q,
-               MatrixView<float> out, AttentionWorkspace& workspace);
+               const AttentionBatch& batch, AttentionWorkspace& workspace);
 
 }  // namespace nibble

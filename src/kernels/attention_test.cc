@@ -136,9 +136,10 @@ TEST_P(AttentionTest, BatchMatesDoNotMatter) {
     AttentionWorkspace workspace;
     ASSERT_TRUE(workspace.Reserve(a.shape(), threads));
     std::vector<float> out(q.size());
-    Attention(kernels_, pool, a.shape(), sequences,
-              DenseView<const float>(q.data(), row, a.q_cols()),
-              DenseView(out.data(), row, a.q_cols()), workspace);
+    Attention(kernels_, pool, a.shape(),
+              {sequences, DenseView<const float>(q.data(), row, a.q_cols()),
+               DenseView(out.data(), row, a.q_cols())},
+              workspace);
     size_t at = 0;
     for (size_t i = 0; i < 3; ++i) {
       const size_t skip = static_cast<size_t>(parts[i].first) * a.q_cols();
@@ -186,8 +187,9 @@ TEST_P(AttentionTest, OverflowingKeysAndValuesStayInTheirToken) {
     std::vector<float> out(20 * 32);
     WriteKv(kernels_, alone_, {&sequence, 1}, DenseView<const float>(k.data(), 20, 16),
             DenseView<const float>(v.data(), 20, 16));
-    Attention(kernels_, alone_, f.shape(), {&sequence, 1}, DenseView(f.q(0), 20, 32),
-              DenseView(out.data(), 20, 32), workspace);
+    Attention(kernels_, alone_, f.shape(),
+              {{&sequence, 1}, DenseView(f.q(0), 20, 32), DenseView(out.data(), 20, 32)},
+              workspace);
     EXPECT_EQ(Bits(std::span(out).first(19 * 32)), Bits(std::span(want).first(19 * 32)));
   }
 }

@@ -71,8 +71,9 @@ class AttentionFixture {
     const AttentionSequence sequence = Sequence(first, rows, 0);
     WriteKv(kernels, pool, {&sequence, 1}, DenseView(k(first), rows, kv_cols()),
             DenseView(v(first), rows, kv_cols()));
-    Attention(kernels, pool, shape(), {&sequence, 1}, DenseView(q(first), rows, q_cols()),
-              DenseView(out, rows, q_cols()), workspace);
+    Attention(kernels, pool, shape(),
+              {{&sequence, 1}, DenseView(q(first), rows, q_cols()), DenseView(out, rows, q_cols())},
+              workspace);
   }
 
   // All tokens in steps of `chunk`.

@@ -39,18 +39,19 @@ void ForPieces(ThreadPool& pool, int rows, int cols, F&& fn) {
 }  // namespace
 
 void RmsNorm(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
-             const float* weight, float eps, MatrixView<float> y) {
-  NIBBLE_CHECK(x.rows == y.rows && x.cols == y.cols);
-  const auto norm = kernels.floats->rms_norm;
-  ForRows(pool, x.rows, x.cols, [&](int r) { norm(x.row(r), weight, eps, x.cols, y.row(r)); });
+             const NormParams& norm, MatrixView<float> y) {
+  NIBBLE_CHECK(x.rows == y.rows && x.cols == y.cols && norm.bias == nullptr);
+  const auto run = kernels.floats->rms_norm;
+  ForRows(pool, x.rows, x.cols,
+          [&](int r) { run(x.row(r), norm.weight, norm.eps, x.cols, y.row(r)); });
 }
 
 void LayerNorm(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
-               const float* weight, const float* bias, float eps, MatrixView<float> y) {
-  NIBBLE_CHECK(x.rows == y.rows && x.cols == y.cols);
-  const auto norm = kernels.floats->layer_norm;
+               const NormParams& norm, MatrixView<float> y) {
+  NIBBLE_CHECK(x.rows == y.rows && x.cols == y.cols && norm.weight != nullptr);
+  const auto run = kernels.floats->layer_norm;
   ForRows(pool, x.rows, x.cols,
-          [&](int r) { norm(x.row(r), weight, bias, eps, x.cols, y.row(r)); });
+          [&](int r) { run(x.row(r), norm.weight, norm.bias, norm.eps, x.cols, y.row(r)); });
 }
 
 void ApplyGate(const KernelTable& kernels, ThreadPool& pool, Gate gate, MatrixView<const float> a,
@@ -85,8 +86,9 @@ void SoftCap(const KernelTable& kernels, ThreadPool& pool, float cap, MatrixView
 }
 
 void Rope(const KernelTable& kernels, ThreadPool& pool, const RopeTable& table,
-          std::span<const Position> positions, int heads, int head_dim, MatrixView<float> x) {
+          std::span<const Position> positions, int heads, MatrixView<float> x) {
   const int pairs = table.cos.cols;
+  const int head_dim = x.cols / heads;
   NIBBLE_CHECK(table.sin.cols == pairs && 2 * pairs <= head_dim);
   NIBBLE_CHECK(positions.size() == static_cast<size_t>(x.rows) && x.cols == heads * head_dim);
   const auto rotate =

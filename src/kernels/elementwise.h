@@ -14,14 +14,20 @@ struct KernelTable;
 // virtual lanes and one fixed tree; exp, tanh, sin and cos are nibble's own polynomials
 // (kernels/ref/math.h states their error bounds).
 
-// y = x / sqrt(mean(x²) + eps) · weight (Zhang & Sennrich 2019). weight may be null (no gain).
-// y may alias x.
-void RmsNorm(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
-             const float* weight, float eps, MatrixView<float> y);
+// weight and bias: [cols].
+struct NormParams {
+  const float* weight = nullptr;  // null: no gain (RmsNorm only)
+  const float* bias = nullptr;    // null: none (RmsNorm never has one)
+  float eps = 0;
+};
 
-// y = (x - mean) / sqrt(var + eps) · weight + bias; bias may be null.
+// y = x / sqrt(mean(x²) + eps) · weight (Zhang & Sennrich 2019). y may alias x.
+void RmsNorm(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
+             const NormParams& norm, MatrixView<float> y);
+
+// y = (x - mean) / sqrt(var + eps) · weight + bias.
 void LayerNorm(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
-               const float* weight, const float* bias, float eps, MatrixView<float> y);
+               const NormParams& norm, MatrixView<float> y);
 
 enum class Gate : uint8_t { kSilu, kGeluTanh, kGeluErf };
 
@@ -50,7 +56,7 @@ struct RopeTable {
 
 // Rotates x [rows][heads * head_dim] in place; row r stands at positions[r] < table rows.
 void Rope(const KernelTable& kernels, ThreadPool& pool, const RopeTable& table,
-          std::span<const Position> positions, int heads, int head_dim, MatrixView<float> x);
+          std::span<const Position> positions, int heads, MatrixView<float> x);
 
 // Fills one row of a table: cos and sin of position · inv_freq[i], times factor. Scalar and the
 // same on every machine (own sin and cos with argument reduction in double).

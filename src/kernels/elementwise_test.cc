@@ -86,7 +86,8 @@ TEST(Elementwise, RmsNormFollowsTheFormula) {
     const auto x = RandomFloats(static_cast<size_t>(n), 1, 3);
     const auto w = RandomFloats(static_cast<size_t>(n), 2);
     std::vector<float> y(x.size());
-    RmsNorm(kernels, pool, DenseView(x.data(), 1, n), w.data(), 1e-5F, DenseView(y.data(), 1, n));
+    RmsNorm(kernels, pool, DenseView(x.data(), 1, n), {.weight = w.data(), .eps = 1e-5F},
+            DenseView(y.data(), 1, n));
     double squares = 0;
     for (float v : x) squares += double{v} * v;
     const double inverse = 1 / std::sqrt(squares / n + 1e-5);
@@ -105,7 +106,7 @@ TEST(Elementwise, LayerNormFollowsTheFormula) {
     const auto w = RandomFloats(static_cast<size_t>(n), 4);
     const auto b = RandomFloats(static_cast<size_t>(n), 5);
     std::vector<float> y(x.size());
-    LayerNorm(kernels, pool, DenseView(x.data(), 1, n), w.data(), b.data(), 1e-5F,
+    LayerNorm(kernels, pool, DenseView(x.data(), 1, n), {w.data(), b.data(), 1e-5F},
               DenseView(y.data(), 1, n));
     double mean = 0;
     for (float v : x) mean += v;
@@ -163,7 +164,7 @@ TEST(Elementwise, RopeRotatesPairsOfBothOrders) {
     const auto before = RandomFloats(2 * 10, 7);
     auto x = before;
     const Position positions[] = {Position{0}, Position{7}};
-    Rope(kernels, pool, table, positions, 2, 5, DenseView(x.data(), 2, 10));
+    Rope(kernels, pool, table, positions, 2, DenseView(x.data(), 2, 10));
     for (int i = 0; i < 10; ++i) EXPECT_EQ(x[i], before[i]);
     for (int head = 0; head < 2; ++head) {
       const float* in = &before[10 + 5 * head];
@@ -373,7 +374,7 @@ TEST_P(SameBits, RowsAndThreadsDoNotMatter) {
   std::vector<float> want(x.size());
   ThreadPool alone(1);
   for (int r = 0; r < kRows; ++r) {
-    RmsNorm(kernels, alone, DenseView(&x[r * kCols], 1, kCols), w.data(), 1e-5F,
+    RmsNorm(kernels, alone, DenseView(&x[r * kCols], 1, kCols), {.weight = w.data(), .eps = 1e-5F},
             DenseView(&want[r * kCols], 1, kCols));
     ApplyGate(kernels, alone, Gate::kSilu, DenseView<const float>(&want[r * kCols], 1, kCols),
               DenseView(&x[r * kCols], 1, kCols), DenseView(&want[r * kCols], 1, kCols));
@@ -382,7 +383,8 @@ TEST_P(SameBits, RowsAndThreadsDoNotMatter) {
     ThreadPool pool(threads);
     std::vector<float> got(x.size());
     const auto y = DenseView(got.data(), kRows, kCols);
-    RmsNorm(kernels, pool, DenseView(x.data(), kRows, kCols), w.data(), 1e-5F, y);
+    RmsNorm(kernels, pool, DenseView(x.data(), kRows, kCols), {.weight = w.data(), .eps = 1e-5F},
+            y);
     ApplyGate(kernels, pool, Gate::kSilu, y, DenseView(x.data(), kRows, kCols), y);
     EXPECT_EQ(Bits(got), Bits(want));
   }

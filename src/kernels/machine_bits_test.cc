@@ -91,8 +91,8 @@ TEST_P(MachineBits, RopeAndAttention) {
                            DenseView<const float>(sin.data(), kTokens, kDim / 2), false};
   const auto queries = DenseView(q.data(), kTokens, kHeads * kDim);
   const auto keys = DenseView(k.data(), kTokens, kKvHeads * kDim);
-  Rope(kernels, pool, table, positions, kHeads, kDim, queries);
-  Rope(kernels, pool, table, positions, kKvHeads, kDim, keys);
+  Rope(kernels, pool, table, positions, kHeads, queries);
+  Rope(kernels, pool, table, positions, kKvHeads, keys);
   Fingerprint print;
   print.Add(q);
   print.Add(k);
@@ -111,8 +111,8 @@ TEST_P(MachineBits, RopeAndAttention) {
   std::vector<float> out(q.size());
   for (int window : {0, 100}) {
     shape.window = window;
-    Attention(kernels, pool, shape, {&sequence, 1}, queries,
-              DenseView(out.data(), kTokens, kHeads * kDim), workspace);
+    Attention(kernels, pool, shape,
+              {{&sequence, 1}, queries, DenseView(out.data(), kTokens, kHeads * kDim)}, workspace);
     print.Add(out);
   }
   EXPECT_EQ(print.value(), 8009398695587570549ULL);

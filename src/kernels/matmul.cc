@@ -24,9 +24,10 @@ std::vector<TokenRun> AllRows(int rows) {
   return runs;
 }
 
-std::vector<TokenRun> ListedRows(std::span<const int> rows) {
+std::vector<TokenRun> ListedRows(std::span<const int> rows, int count) {
   std::vector<TokenRun> runs;
   for (size_t i = 0; i < rows.size(); ++i) {
+    NIBBLE_CHECK(rows[i] >= 0 && rows[i] < count);
     const int tile = rows[i] / kTokenTile;
     const int index = rows[i] % kTokenTile;
     if (!runs.empty() && runs.back().tile == tile &&
@@ -98,9 +99,9 @@ MatmulJob MakeJob(const MatmulTask& task, Act act, const ActivationBlock& x,
 }  // namespace
 
 void Matmul(const KernelTable& kernels, ThreadPool& pool, Act act, const ActivationBlock& x,
-            std::span<const MatmulTask> tasks, std::span<const int> token_rows) {
+            std::span<const MatmulTask> tasks, std::optional<std::span<const int>> token_rows) {
   const std::vector<TokenRun> runs =
-      token_rows.empty() ? AllRows(x.floats().rows) : ListedRows(token_rows);
+      token_rows ? ListedRows(*token_rows, x.floats().rows) : AllRows(x.floats().rows);
   if (runs.empty()) return;
   const int tokens = runs.back().y_row + runs.back().count;
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/result.h"
@@ -59,9 +60,11 @@ struct MatmulTask {
 };
 
 // Runs all tasks on one input in one parallel region. token_rows picks rows of x (y row i belongs
-// to x row token_rows[i]); empty: all rows in order. One element's bits depend on its own weight
-// row and its own x row only: not on the other tokens, tasks or the number of threads.
+// to x row token_rows[i]; an empty list computes nothing); absent: all rows in order. One element's
+// bits depend on its own weight row and its own x row only: not on the other tokens, tasks or the
+// number of threads.
 void Matmul(const KernelTable& kernels, ThreadPool& pool, Act act, const ActivationBlock& x,
-            std::span<const MatmulTask> tasks, std::span<const int> token_rows = {});
+            std::span<const MatmulTask> tasks,
+            std::optional<std::span<const int>> token_rows = std::nullopt);
 
 }  // namespace nibble

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -36,9 +37,9 @@ class MatmulFormatTest : public ::testing::TestWithParam<Format> {
   }
   // Depths from one block on; formats without blocks take anything.
   std::vector<int> Depths() const {
-    if (Block() == 1) return {1, 31, 576};
-    if (Block() == 256) return {256, 768, 2304};
-    return {Block(), 3 * Block(), 576, 2112};
+    if (Block() == 1) return {1, 31, 576, 640};
+    if (Block() == 256) return {256, 768, 1536, 2304};
+    return {Block(), 3 * Block(), 576, 640, 2112};
   }
 };
 
@@ -70,8 +71,9 @@ TEST_P(MatmulFormatTest, PackingKeepsEveryWeightExactly) {
 
 // y of all tokens on one instruction set.
 std::vector<float> Multiply(const MatmulCase& c, Isa isa, Act act, MatrixView<const float> x,
-                            ThreadPool& pool, std::span<const int> token_rows = {}) {
-  const int tokens = token_rows.empty() ? x.rows : static_cast<int>(token_rows.size());
+                            ThreadPool& pool,
+                            std::optional<std::span<const int>> token_rows = std::nullopt) {
+  const int tokens = token_rows ? static_cast<int>(token_rows->size()) : x.rows;
   std::vector<float> y(static_cast<size_t>(tokens * c.weights().rows()), -1.0f);
   const KernelTable table = TableFor(isa);
   ActivationBlock block;
@@ -186,7 +188,9 @@ TEST_P(MatmulFormatTest, ThreadsAndTokenListsDoNotMoveABit) {
   const MatmulCase c(GetParam(), kRows, cols, 2, one);
   const std::vector<float> x = RandomInput(20, cols, 1);
   const auto all = DenseView(x.data(), 20, cols);
-  const std::vector<int> list = {19, 0, 1, 2, 9, 8, 8, 16, 17, 18, 19};
+  // Runs, repetitions, backward steps; rows all apart; one row; none.
+  const std::vector<std::vector<int>> lists = {
+      {19, 0, 1, 2, 9, 8, 8, 16, 17, 18, 19}, {0, 2, 5, 7, 9, 12, 15, 17, 19}, {13}, {}};
   for (const Act act : Acts()) {
     for (const Isa isa : SupportedIsas()) {
       const auto expected = Multiply(c, isa, act, all, one);
@@ -194,12 +198,53 @@ TEST_P(MatmulFormatTest, ThreadsAndTokenListsDoNotMoveABit) {
         ThreadPool pool(threads);
         ASSERT_TRUE(SameBits(Multiply(c, isa, act, all, pool), expected)) << threads;
       }
-      const auto listed = Multiply(c, isa, act, all, one, list);
-      for (size_t i = 0; i < list.size(); ++i) {
-        const std::span row(listed.data() + i * kRows, kRows);
-        ASSERT_TRUE(
-            SameBits(row, std::span(expected).subspan(static_cast<size_t>(list[i]) * kRows, kRows)))
-            << IsaName(isa) << " entry " << i;
+      for (const std::vector<int>& list : lists) {
+        const auto listed = Multiply(c, isa, act, all, one, list);
+        ASSERT_EQ(listed.size(), list.size() * kRows);
+        for (size_t i = 0; i < list.size(); ++i) {
+          const auto want =
+              std::span(expected).subspan(static_cast<size_t>(list[i]) * kRows, kRows);
+          ASSERT_TRUE(SameBits(std::span(listed).subspan(i * kRows, kRows), want))
+              << IsaName(isa) << " entry " << i << " of " << list.size();
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatmulFormatTest, AnEmptyListOfTokensComputesNothing) {
+  ThreadPool pool(2);
+  const int cols = Depths()[1];
+  const MatmulCase c(GetParam(), 31, cols, 2, pool);
+  const std::vector<float> x = RandomInput(4, cols, 1);
+  for (const Act act : Acts()) {
+    const KernelTable table = TableFor(Isa::kScalar);
+    ActivationBlock block;
+    ASSERT_TRUE(block.Reserve(4, cols, c.weights().Needs(act)).has_value());
+    block.Prepare(table, pool, DenseView(x.data(), 4, cols), c.weights().Needs(act));
+    std::vector<float> y(4 * 31, 0.5f);
+    const MatmulTask task = {&c.weights(), DenseView(y.data(), 4, 31)};
+    Matmul(table, pool, act, block, std::span(&task, 1), std::span<const int>());
+    for (const float value : y) ASSERT_EQ(value, 0.5f);
+  }
+}
+
+// Widths and depths of small models: not powers of two, and many panels.
+TEST_P(MatmulFormatTest, WidthsOfSmallModels) {
+  ThreadPool pool(2);
+  for (const int rows : {576, 640, 1536}) {
+    const int cols = Block() == 256 ? 768 : rows == 640 ? 640 : 576;
+    const MatmulCase c(GetParam(), rows, cols, 19, pool);
+    const std::vector<float> x = RandomInput(9, cols, 4);
+    for (const Act act : Acts()) {
+      const auto all = DenseView(x.data(), 9, cols);
+      const auto expected = Multiply(c, Isa::kScalar, act, all, pool);
+      for (const Isa isa : SupportedIsas()) {
+        for (const int tokens : {1, 9}) {
+          const auto y = Multiply(c, isa, act, DenseView(x.data(), tokens, cols), pool);
+          ASSERT_TRUE(SameBits(y, std::span(expected).first(y.size())))
+              << IsaName(isa) << " rows " << rows << " cols " << cols << " tokens " << tokens;
+        }
       }
     }
   }

@@ -204,7 +204,7 @@ void PackedDecoder::PlaceSequences(int layer, std::span<const KvGroup> groups,
 
 void PackedDecoder::ApplyNorm(const PackedNorm& norm, MatrixView<const float> x, View y) {
   if (config_.norm == NormKind::kLayer) {
-    LayerNorm(kernels_, pool_, x, norm.weight, norm.bias, config_.norm_eps, y);
+    LayerNorm(kernels_, pool_, x, {norm.weight, norm.bias, config_.norm_eps}, y);
   } else {
     RmsNorm(kernels_, pool_, x, norm.weight, config_.norm_eps, y);
   }
@@ -259,14 +259,14 @@ void PackedDecoder::RunQkv(int layer) {
                         .sin = Rows(workspace_.ropes[rope].sin, pairs),
                         .interleaved = config_.ropes[rope].interleaved};
   const std::span<const Position> rows(rope_rows_.data(), static_cast<size_t>(rows_));
-  Rope(kernels_, pool_, table, rows, config_.heads, config_.head_dim, Query());
-  Rope(kernels_, pool_, table, rows, config_.kv_heads, config_.head_dim, Key());
+  Rope(kernels_, pool_, table, rows, config_.heads, Query());
+  Rope(kernels_, pool_, table, rows, config_.kv_heads, Key());
 }
 
 void PackedDecoder::RunAttention(int layer) {
   const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
-  Attention(kernels_, pool_, MakeAttentionShape(config_, layer), sequences_, Query(), Context(),
-            workspace_.attention);
+  Attention(kernels_, pool_, MakeAttentionShape(config_, layer),
+            {.sequences = sequences_, .q = Query(), .out = Context()}, workspace_.attention);
   AddToHidden(layer, "output", weights[Linear::kOutput], weights[Norm::kPostAttention], Context());
 }
 

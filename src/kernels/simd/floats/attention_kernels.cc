@@ -65,16 +65,27 @@ NIBBLE_INLINE void ScoreTile(const K* k, int head_dim, const float* q, float* s,
   }
 }
 
-// o[r][c …] += Σ_j p[r][j] v[j][c …] over positions [begin, end) for kRows rows and kRegs registers
-// of channels, the last one with `tail` channels only.
+// Positions [begin, end) of a page that a row sees.
+struct Visible {
+  int begin;
+  int end;
+};
+
+// o[r][c …] += Σ_j p[r][j] v[j][c …] over the positions seen for kRows rows and kRegs registers of
+// channels from channel c on, the last one with the head's remaining channels only if kTail.
 template <class V, int kRows, int kRegs, bool kFetch, bool kTail>
-NIBBLE_INLINE void ValueTile(const V* v, int head_dim, const float* p, int begin, int end, float* o,
-                             int o_stride, int tail, const Ahead& ahead) {
+NIBBLE_INLINE void ValueTile(const AttentionTask& task, const V* v, int c, const float* p,
+                             Visible seen, float* o, const Ahead& ahead) {
+  const int head_dim = task.head_dim;
+  const int o_stride = task.o_stride;
+  const int tail = head_dim - c;
+  v += c;
+  o += c;
   Reg acc[kRows][kRegs];
   NIBBLE_UNROLL for (int r = 0; r < kRows; ++r) {
     NIBBLE_UNROLL for (int i = 0; i < kRegs; ++i) acc[r][i] = Load(o + r * o_stride + i * kWidth);
   }
-  for (int j = begin; j < end; ++j) {
+  for (int j = seen.begin; j < seen.end; ++j) {
     const V* row = v + j * head_dim;
     Fetch<kFetch, kRegs * kWidth * sizeof(V)>(ahead, j * kRegs * kWidth * sizeof(V));
     Reg value[kRegs];
@@ -91,11 +102,6 @@ NIBBLE_INLINE void ValueTile(const V* v, int head_dim, const float* p, int begin
   }
 }
 
-// Positions [begin, end) of a page that a row sees.
-struct Visible {
-  int begin;
-  int end;
-};
 NIBBLE_INLINE Visible VisibleIn(const AttentionTask& task, int row, int page) {
   const int base = task.first_position + page * kPageTokens;
   const int last = task.positions[row] - base;
@@ -170,22 +176,19 @@ NIBBLE_INLINE void ValueRows(const AttentionTask& task, const V* v, const float*
                              float* o, Ahead ahead) {
   constexpr int kStep = kTileRegs * kWidth;
   const int dim = task.head_dim;
-  const int stride = task.o_stride;
   int c = 0;
   for (; c + kStep <= dim; c += kStep) {
-    ValueTile<V, kRows, kTileRegs, kFetch, false>(v + c, dim, p, seen.begin, seen.end, o + c,
-                                                  stride, 0, ahead);
+    ValueTile<V, kRows, kTileRegs, kFetch, false>(task, v, c, p, seen, o, ahead);
     if constexpr (kFetch) {
       ahead.near += kPageTokens * kStep * sizeof(V);
       ahead.far += kPageTokens * kStep * sizeof(V);
     }
   }
   for (; c + kWidth <= dim; c += kWidth) {
-    ValueTile<V, kRows, 1, false, false>(v + c, dim, p, seen.begin, seen.end, o + c, stride, 0, {});
+    ValueTile<V, kRows, 1, false, false>(task, v, c, p, seen, o, {});
   }
   if (c < dim) {
-    ValueTile<V, kRows, 1, false, true>(v + c, dim, p, seen.begin, seen.end, o + c, stride, dim - c,
-                                        {});
+    ValueTile<V, kRows, 1, false, true>(task, v, c, p, seen, o, {});
   }
 }
 
