@@ -1,18 +1,11 @@
 #include "fetch/download.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <thread>
 
-#include "base/sha256.h"
 #include "base/text.h"
 #include "fetch/curl_handle.h"
+#include "fetch/part_file.h"
 #include "fetch/paths.h"
 
 namespace nibble {
@@ -22,100 +15,6 @@ namespace {
 constexpr uint64_t kMuchProgress = 1 << 20;  // bytes that make an attempt count as a success
 
 fs::path WithSuffix(fs::path path, const char* suffix) { return path += suffix; }
-
-// What the part on the disk is a part of.
-struct Origin {
-  std::string url, etag, sha256;
-  uint64_t total = 0;  // 0: not announced
-
-  static std::optional<Origin> Read(const fs::path& path) {
-    std::ifstream file(path);
-    Origin out;
-    std::string total;
-    if (!std::getline(file, out.url) || !std::getline(file, out.etag) ||
-        !std::getline(file, out.sha256) || !std::getline(file, total)) {
-      return std::nullopt;
-    }
-    out.total = std::strtoull(total.c_str(), nullptr, 10);
-    return out;
-  }
-
-  void Write(const fs::path& path) const {
-    std::ofstream(path) << url << '\n' << etag << '\n' << sha256 << '\n' << total << '\n';
-  }
-};
-
-// The growing file, locked against other processes, and the hash of what is in it.
-class PartFile {
- public:
-  PartFile() = default;
-  PartFile(const PartFile&) = delete;
-  PartFile& operator=(const PartFile&) = delete;
-  ~PartFile() {
-    if (file_ >= 0) ::close(file_);
-  }
-
-  Status Open(const fs::path& path) {
-    path_ = path;
-    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (file_ < 0) return IoError("{}: cannot write: {}", path.string(), std::strerror(errno));
-    if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
-      return IoError("{}: another process is fetching this file", path.string());
-    }
-    return {};
-  }
-
-  // Keeps what is there: hashes it and goes to its end.
-  Status Keep() {
-    const off_t size = ::lseek(file_, 0, SEEK_END);
-    if (size < 0 || ::lseek(file_, 0, SEEK_SET) < 0) return Failed("seek");
-    hash_ = Sha256();
-    std::vector<char> buffer(1 << 18);
-    for (bytes_ = 0; bytes_ < uint64_t(size);) {
-      const ssize_t n = ::read(file_, buffer.data(), buffer.size());
-      if (n <= 0) return Failed("read");
-      hash_.Update(std::string_view(buffer.data(), size_t(n)));
-      bytes_ += uint64_t(n);
-    }
-    return {};
-  }
-
-  Status Clear() {
-    bytes_ = 0;
-    hash_ = Sha256();
-    if (::ftruncate(file_, 0) != 0 || ::lseek(file_, 0, SEEK_SET) < 0) return Failed("truncate");
-    return {};
-  }
-
-  Status Append(std::string_view data) {
-    hash_.Update(data);
-    bytes_ += data.size();
-    while (!data.empty()) {
-      const ssize_t n = ::write(file_, data.data(), data.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return Failed("write");
-      data.remove_prefix(size_t(n));
-    }
-    return {};
-  }
-
-  uint64_t bytes() const { return bytes_; }
-  std::string Digest() const {
-    Sha256 copy = hash_;
-    return copy.HexDigest();
-  }
-
- private:
-  Status Failed(const char* what) const {
-    const auto kind = errno == ENOSPC ? ErrorKind::kNoRoom : ErrorKind::kIo;
-    return Fail(kind, "{}: cannot {}: {}", path_.string(), what, std::strerror(errno));
-  }
-
-  fs::path path_;
-  int file_ = -1;
-  uint64_t bytes_ = 0;
-  Sha256 hash_;
-};
 
 bool IsTransient(int status) {
   return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
@@ -167,12 +66,12 @@ class Downloader {
  private:
   // Takes over the part of an earlier call when it is one of the same file.
   Status Resume() {
-    const auto before = Origin::Read(origin_path_);
+    const auto before = PartOrigin::Read(origin_path_);
     const bool same = before && before->url == url_ &&
                       (options_.expected_sha256.empty() || before->sha256.empty() ||
                        before->sha256 == options_.expected_sha256);
     if (!same) {
-      origin_ = Origin{url_, "", "", 0};
+      origin_ = PartOrigin{url_, "", "", 0};
       return part_.Clear();
     }
     origin_ = *before;
@@ -181,13 +80,15 @@ class Downloader {
 
   Status FetchAll() {
     auto pause = options_.backoff;
+    // The most bytes there ever were: one that starts over gains only by coming further.
+    uint64_t most = part_.bytes();
     for (int attempt = 1;; ++attempt) {
-      const uint64_t before = part_.bytes();
       bool done = false;
       const Status status = Attempt(done);
       if (status && done) return {};
       if (!status && !transient_) return status;
-      const uint64_t gained = part_.bytes() > before ? part_.bytes() - before : 0;
+      const uint64_t gained = part_.bytes() - std::min(part_.bytes(), most);
+      most += gained;
       if (gained >= kMuchProgress || (total_ > 0 && gained > total_ / 100)) {
         attempt = 0;
         pause = options_.backoff;
@@ -228,12 +129,12 @@ class Downloader {
     failure_ = {};
     headers_ = headers_.Next();
     HeaderList request;
+    // Without a tag or checksum, the rest may be one of another version of the same length.
+    if (!origin_.has_strong_etag() && KnownSha256().empty()) NIBBLE_RETURN_IF_ERROR(part_.Clear());
     const uint64_t offset = part_.bytes();
     if (offset > 0) {
       request.Add(fmt::format("Range: bytes={}-", offset));
-      if (!origin_.etag.empty() && !origin_.etag.starts_with("W/")) {
-        request.Add("If-Range: " + origin_.etag);
-      }
+      if (origin_.has_strong_etag()) request.Add("If-Range: " + origin_.etag);
     }
     NIBBLE_TRY(const CurlHandle handle, NewCurl(url_, options_.bearer_token, request));
     SetCallbacks(handle.get());
@@ -314,8 +215,13 @@ class Downloader {
         return IoError("{}: asked for bytes from {} on, the server sends others", shown,
                        part_.bytes());
       }
-      total_ = headers_.range_total.value_or(0);
-      if (origin_.total > 0 && total_ > 0 && total_ != origin_.total) {
+      // If-Range asked for the rest of that version alone; not every server heeds it.
+      if (part_.bytes() > 0 && KnownSha256().empty() && headers_.etag != origin_.etag) {
+        NIBBLE_RETURN_IF_ERROR(part_.Clear());
+        return IoError("{}: the file on the server has changed; pull again", shown);
+      }
+      total_ = headers_.range_total.value_or(origin_.total);
+      if (origin_.total > 0 && total_ != origin_.total) {
         NIBBLE_RETURN_IF_ERROR(part_.Clear());
         return IoError("{}: the file on the server has changed from {} to {} bytes; pull again",
                        shown, origin_.total, total_);
@@ -341,9 +247,10 @@ class Downloader {
           CheckFreeSpace(part_path_.parent_path().empty() ? "." : part_path_.parent_path(),
                          total_ - part_.bytes()));
     }
-    origin_ = {url_, headers_.etag, ExpectedSha256(), total_};
-    origin_.Write(origin_path_);
-    return {};
+    // A whole new body has nothing to do with what an earlier call was told.
+    const std::string sha256 = headers_.status == 206 ? KnownSha256() : ExpectedSha256();
+    origin_ = {url_, headers_.etag, sha256, total_};
+    return origin_.Write(origin_path_);
   }
 
   Status Write(std::string_view data) {
@@ -361,6 +268,12 @@ class Downloader {
     return options_.expected_sha256.empty() ? headers_.linked_sha256 : options_.expected_sha256;
   }
 
+  // The checksum to expect, or what an earlier call was told of it.
+  std::string KnownSha256() const {
+    std::string known = ExpectedSha256();
+    return known.empty() ? origin_.sha256 : known;
+  }
+
   Result<DownloadResult> Finish() {
     const auto expected_bytes =
         options_.expected_bytes ? options_.expected_bytes : headers_.linked_bytes;
@@ -371,8 +284,7 @@ class Downloader {
                      *expected_bytes);
     }
     const std::string digest = part_.Digest();
-    std::string expected = ExpectedSha256();
-    if (expected.empty()) expected = origin_.sha256;
+    const std::string expected = KnownSha256();
     if (!expected.empty() && digest != expected) {
       RemovePart();
       return IoError(
@@ -385,7 +297,7 @@ class Downloader {
       RemovePart();
       return Within(ShownUrl(url_), verified.error());
     }
-    NIBBLE_RETURN_IF_ERROR(CommitFile(part_path_, target_));
+    NIBBLE_RETURN_IF_ERROR(part_.Commit(target_));
     std::error_code ignored;
     fs::remove(origin_path_, ignored);
     return DownloadResult{part_.bytes(), digest};
@@ -401,7 +313,7 @@ class Downloader {
   const fs::path target_, part_path_, origin_path_;
   const DownloadOptions& options_;
   PartFile part_;
-  Origin origin_;
+  PartOrigin origin_;
   ResponseHeaders headers_;
   uint64_t total_ = 0;  // 0: not known yet
   uint64_t limit_ = 0;

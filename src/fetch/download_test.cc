@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/sha256.h"
+#include "fetch/part_file.h"
 #include "fetch/test_server.h"
 #include "tests/support/test_data.h"
 
@@ -157,6 +158,84 @@ TEST_F(DownloadTest, AChangedFileStartsAnew) {
   std::ofstream(part_.string() + ".from") << server.url() << "/model.gguf\n\"v1\"\n\n"
                                           << old_body.size() << "\n";
   ExpectWhole(Get(server), body);
+}
+
+// Two versions of the same length, and no checksum to tell a mixture of them.
+TEST_F(DownloadTest, VersionsOfOneLengthAreNotMixed) {
+  const std::string old_body = Body(), body(old_body.size(), 'n');
+  std::string headers;
+  const TestServer server(
+      [&](const auto& request, const auto& send) { Honest(body, request, send, headers); });
+  const auto leave_part = [&](const std::string& etag, const std::string& sha256) {
+    fs::create_directories(part_.parent_path());
+    std::ofstream(part_) << old_body.substr(0, 5000);
+    std::ofstream(part_.string() + ".from") << server.url() << "/model.gguf\n"
+                                            << etag << "\n"
+                                            << sha256 << "\n"
+                                            << old_body.size() << "\n";
+  };
+  for (const char* etag : {"", "W/\"v1\"", "v1"}) {
+    leave_part(etag, "");
+    headers = *etag ? "ETag: " + std::string(etag) + "\r\n" : "";
+    ExpectWhole(Get(server), body);
+    EXPECT_EQ(server.requests().back().Header("range"), "");
+    fs::remove(target_);
+  }
+  // A server that knows tags and does not heed If-Range.
+  leave_part("\"v1\"", "");
+  headers = "ETag: \"v2\"\r\n";
+  EXPECT_TRUE(Has(Failure(server), "has changed"));
+  ExpectWhole(Get(server), body);
+  fs::remove(target_);
+  // A checksum tells a mixture, so the rest alone may be fetched.
+  leave_part("", Sha256Hex(body));
+  EXPECT_TRUE(Has(Failure(server), "wrong checksum"));
+  EXPECT_EQ(server.requests().back().RangeBegin(), 5000u);
+  EXPECT_FALSE(fs::exists(part_));
+}
+
+TEST_F(DownloadTest, WithoutATagABrokenTransferStartsOver) {
+  const std::string body = Body();
+  int calls = 0;
+  const TestServer server([&](const auto& request, const auto& send) {
+    EXPECT_EQ(request.Header("range"), "");
+    ++calls;
+    // Comes no further in every second answer: that is no progress, however often it happens.
+    send("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+         body.substr(0, calls % 2 ? 50'000 : 20'000));
+  });
+  EXPECT_TRUE(Has(Failure(server), "3 attempts"));
+  EXPECT_EQ(calls, 4);
+}
+
+TEST_F(DownloadTest, AFileFinishedBetweenOpeningAndLockingIsLeftAlone) {
+  fs::create_directories(part_.parent_path());
+  std::ofstream(part_) << "finished by another";
+  PartFile part;
+  ASSERT_TRUE(part.OpenUnlocked(part_));
+  fs::rename(part_, target_);
+  ASSERT_TRUE(part.Lock());
+  ASSERT_TRUE(part.Clear());
+  ASSERT_TRUE(part.Append("new"));
+  EXPECT_EQ(testing::ReadFile(target_), "finished by another");
+  EXPECT_EQ(testing::ReadFile(part_), "new");
+  // The same where a third one has begun anew at the path, and it has the lock.
+  PartFile late;
+  ASSERT_TRUE(late.OpenUnlocked(part_));
+  fs::remove(part_);
+  PartFile third;
+  ASSERT_TRUE(third.Open(part_));
+  EXPECT_FALSE(late.Lock());
+}
+
+TEST_F(DownloadTest, OneProcessAtATime) {
+  fs::create_directories(part_.parent_path());
+  PartFile other;
+  ASSERT_TRUE(other.Open(part_));
+  ASSERT_TRUE(other.Append("theirs"));
+  const TestServer server([](const auto&, const auto&) {});
+  EXPECT_TRUE(Has(Failure(server), "another process"));
+  EXPECT_EQ(testing::ReadFile(part_), "theirs");
 }
 
 TEST_F(DownloadTest, APartOfAnotherUrlIsDropped) {
