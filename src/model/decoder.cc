@@ -206,7 +206,7 @@ void PackedDecoder::ApplyNorm(const PackedNorm& norm, MatrixView<const float> x,
   if (config_.norm == NormKind::kLayer) {
     LayerNorm(kernels_, pool_, x, {norm.weight, norm.bias, config_.norm_eps}, y);
   } else {
-    RmsNorm(kernels_, pool_, x, norm.weight, config_.norm_eps, y);
+    RmsNorm(kernels_, pool_, x, {.weight = norm.weight, .eps = config_.norm_eps}, y);
   }
 }
 
