@@ -1,6 +1,5 @@
 #include "fetch/paths.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,26 +102,6 @@ ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
 ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
   if (!path_.empty()) fs::remove_all(path_, ignored);
-}
-
-Status CommitFile(const fs::path& from, const fs::path& to) {
-  const int file = ::open(from.c_str(), O_RDWR | O_CLOEXEC);
-  const bool synced = file >= 0 && ::fsync(file) == 0;
-  const int cause = errno;
-  if (file >= 0) ::close(file);
-  if (!synced) return IoError("{}: cannot write: {}", from.string(), std::strerror(cause));
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error)
-    return IoError("{}: cannot rename to {}: {}", from.string(), to.string(), error.message());
-  // The new name itself must survive a power cut; where folders cannot be synced, it is as good as
-  // the file system makes it.
-  const int folder = ::open(to.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0) {
-    ::fsync(folder);
-    ::close(folder);
-  }
-  return {};
 }
 
 Result<std::string> HashFile(const fs::path& path) {

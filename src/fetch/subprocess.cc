@@ -9,6 +9,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 extern char** environ;
 
@@ -27,10 +29,30 @@ bool ReadSome(int pipe, std::string& output) {
   return true;
 }
 
+int WaitFor(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+// Asks a program to end, and ends it when it does not.
+int End(pid_t child, std::chrono::milliseconds grace) {
+  ::kill(child, SIGTERM);
+  const auto end = std::chrono::steady_clock::now() + grace;
+  while (std::chrono::steady_clock::now() < end) {
+    int status = 0;
+    if (::waitpid(child, &status, WNOHANG) == child) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ::kill(child, SIGKILL);
+  return WaitFor(child);
+}
+
 }  // namespace
 
 Result<ProcessResult> RunProgram(const std::vector<std::string>& arguments,
-                                 const std::function<bool()>& keep_running) {
+                                 const ProcessOptions& options) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -43,6 +65,9 @@ Result<ProcessResult> RunProgram(const std::vector<std::string>& arguments,
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, pipes[1], 1);
   posix_spawn_file_actions_adddup2(&actions, pipes[1], 2);
+  if (!options.folder.empty()) {
+    posix_spawn_file_actions_addchdir_np(&actions, options.folder.c_str());
+  }
   pid_t child = 0;
   const int failed = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -55,21 +80,22 @@ Result<ProcessResult> RunProgram(const std::vector<std::string>& arguments,
     return result;
   }
 
-  bool stopped = false;
-  for (bool open = true; open;) {
+  Status running;
+  const auto start = std::chrono::steady_clock::now();
+  for (bool open = true; open && running;) {
     pollfd waiting{pipes[0], POLLIN, 0};
     if (::poll(&waiting, 1, 100) > 0) open = ReadSome(pipes[0], result.output);
-    if (keep_running && !keep_running()) {
-      ::kill(child, SIGTERM);
-      stopped = true;
-      break;
+    if (options.keep_running && !options.keep_running()) {
+      running = Fail(ErrorKind::kCancelled, "{}: stopped", arguments[0]);
+    } else if (options.time_limit.count() > 0 &&
+               std::chrono::steady_clock::now() - start > options.time_limit) {
+      running = IoError("{}: did not end within {} s", arguments[0],
+                        std::chrono::duration<double>(options.time_limit).count());
     }
   }
   ::close(pipes[0]);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (stopped) return Fail(ErrorKind::kCancelled, "{}: stopped", arguments[0]);
+  const int status = running ? WaitFor(child) : End(child, options.term_grace);
+  if (!running) return std::unexpected(std::move(running).error());
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
   return result;
 }

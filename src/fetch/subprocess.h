@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -13,9 +15,16 @@ struct ProcessResult {
   std::string output;  // the last 4 KB of standard output and error
 };
 
-// Runs a program (found along PATH) with these arguments, no shell between. `keep_running` is asked
-// ten times a second; false ends the program and gives kCancelled.
+struct ProcessOptions {
+  std::filesystem::path folder;                // it runs in; empty: this process's own
+  std::function<bool()> keep_running;          // asked ten times a second; false: kCancelled
+  std::chrono::milliseconds time_limit{0};     // 0: none; past it: kIo
+  std::chrono::milliseconds term_grace{2000};  // between asking it to end and killing it
+};
+
+// Runs a program (found along PATH) with these arguments, no shell between. One that is stopped has
+// ended when this returns.
 Result<ProcessResult> RunProgram(const std::vector<std::string>& arguments,
-                                 const std::function<bool()>& keep_running);
+                                 const ProcessOptions& options);
 
 }  // namespace nibble
