@@ -1,10 +1,14 @@
-# nibble_library(NAME [DIR folder] [DEPS other folders] [LIBS external] [PRIVATE_LIBS external])
+# nibble_library(NAME [DIR folder] [DEPS other folders] [LIBS external] [PRIVATE_LIBS external]
+#                [ALONE files])
 #
 # One library nibble_<NAME> from every .cc of the folder that is no test, and, when tests are built,
 # one executable <NAME>_test from its *_test.cc. DEPS name folders of src/; tools/check_borders.py
-# holds the includes against the order of docs/architecture.md.
+# holds the includes against the order of docs/architecture.md. With NIBBLE_UNITY the compiler takes
+# six sources at a time, which halves its work, except those named in ALONE (or "*" for all): their
+# local names clash with others', or a pimpl of theirs holds types of an anonymous namespace.
 function(nibble_library NAME)
-  cmake_parse_arguments(ARG "" "DIR" "DEPS;LIBS;PRIVATE_LIBS;EXCLUDE;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "DIR" "DEPS;LIBS;PRIVATE_LIBS;EXCLUDE;TEST_LIBS;ALONE"
+                        ${ARGN})
   if(NOT ARG_DIR)
     set(ARG_DIR ${CMAKE_CURRENT_SOURCE_DIR})
   endif()
@@ -20,6 +24,10 @@ function(nibble_library NAME)
   if(sources)
     add_library(nibble_${NAME} STATIC ${sources})
     set(scope PUBLIC)
+    if(NIBBLE_UNITY AND NOT ARG_ALONE STREQUAL "*")
+      set_target_properties(nibble_${NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+      set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
   else()
     add_library(nibble_${NAME} INTERFACE)
     set(scope INTERFACE)
