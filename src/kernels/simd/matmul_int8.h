@@ -157,36 +157,44 @@ __attribute__((noinline)) void UnpackChunk(const uint8_t* chunk, int depth, int 
   }
 }
 
+// Codes of one scale group, four depths per word: word i of token t is codes[i * width + t].
+struct GroupCodes {
+  const int32_t* codes;
+  const int32_t* neg_sum;  // [tokens] minus the sum of the group's codes
+  int width;
+};
+
 // Integer dots of R panels × T tokens over the scale group `sub` of the 32 depths number g.
 template <Scheme S, int R, int T, class Weights>
-NIBBLE_INLINE void DotGroup(const Weights& w, int g, int sub, const int32_t* codes,
-                            const int32_t* neg_sum, int width, F32x16 (&out)[R * T]) {
+NIBBLE_INLINE void DotGroup(const Weights& w, int g, int sub, const GroupCodes& a,
+                            F32x16 (&out)[R * T]) {
+  const int32_t* codes = a.codes;
   constexpr int kSteps = S.group / 4;
   using Dot = GroupDot<S.max_code, S.log2_zero>;
   Dot dots[R * T];
   NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
     NIBBLE_UNROLL for (int r = 0; r < R; ++r) {
-      dots[t * R + r] = Dot::Start(Dot::kCorrect ? neg_sum[t] : 0);
+      dots[t * R + r] = Dot::Start(Dot::kCorrect ? a.neg_sum[t] : 0);
     }
   }
   NIBBLE_UNROLL for (int i = 0; i < kSteps; ++i) {
     U8x64 step[R];
     NIBBLE_UNROLL for (int r = 0; r < R; ++r) step[r] = w.Step(g, sub * kSteps + i, r);
     NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
-      const int32_t a = codes[t];
-      NIBBLE_UNROLL for (int r = 0; r < R; ++r) dots[t * R + r].Step(i, kSteps, step[r], a);
+      const int32_t code = codes[t];
+      NIBBLE_UNROLL for (int r = 0; r < R; ++r) dots[t * R + r].Step(i, kSteps, step[r], code);
     }
-    codes += width;
+    codes += a.width;
   }
   NIBBLE_UNROLL for (int i = 0; i < R * T; ++i) out[i] = ToFloat(dots[i].sum);
 }
 
 // u [T][R] += dot · scale of one scale group.
 template <Scheme S, int R, int T, class Weights>
-NIBBLE_INLINE void AddGroup(const Weights& w, int g, int sub, const int32_t* codes,
-                            const int32_t* neg_sum, int width, F32x16 (&u)[R * T]) {
+NIBBLE_INLINE void AddGroup(const Weights& w, int g, int sub, const GroupCodes& a,
+                            F32x16 (&u)[R * T]) {
   F32x16 dots[R * T];
-  DotGroup<S, R, T>(w, g, sub, codes, neg_sum, width, dots);
+  DotGroup<S, R, T>(w, g, sub, a, dots);
   NIBBLE_UNROLL for (int r = 0; r < R; ++r) {
     const F32x16 scale = w.Scale(g * S.subs() + sub, r);
     NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
@@ -201,7 +209,7 @@ NIBBLE_INLINE void AddSuper(const Weights& w, int super, const Tokens& a, F32x16
   constexpr int kGroups32 = S.act_group / 32;
   if constexpr (S.group == S.act_group) {
     F32x16 dots[R * T];
-    DotGroup<S, R, T>(w, super, 0, a.codes, a.neg_sum, a.width, dots);
+    DotGroup<S, R, T>(w, super, 0, {a.codes, a.neg_sum, a.width}, dots);
     F32x16 dw[R];
     NIBBLE_UNROLL for (int r = 0; r < R; ++r) dw[r] = w.Scale(super, r);
     NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
@@ -220,11 +228,11 @@ NIBBLE_INLINE void AddSuper(const Weights& w, int super, const Tokens& a, F32x16
     const int32_t* codes = a.codes;
     const int32_t* neg_sum = a.neg_sum;
     for (int g = super * kGroups32; g < (super + 1) * kGroups32; ++g) {
-      AddGroup<S, R, T>(w, g, 0, codes, neg_sum, a.width, u);
+      AddGroup<S, R, T>(w, g, 0, {codes, neg_sum, a.width}, u);
       codes += S.group / 4 * a.width;
       neg_sum += a.width;
       if constexpr (S.subs() == 2) {
-        AddGroup<S, R, T>(w, g, 1, codes, neg_sum, a.width, u);
+        AddGroup<S, R, T>(w, g, 1, {codes, neg_sum, a.width}, u);
         codes += S.group / 4 * a.width;
         neg_sum += a.width;
       }

@@ -71,11 +71,17 @@ struct Visible {
   int end;
 };
 
+// p[r][j] of some rows, zero outside the positions that any row of the block sees.
+struct Weights {
+  const float* p;
+  Visible seen;
+};
+
 // o[r][c …] += Σ_j p[r][j] v[j][c …] over the positions seen for kRows rows and kRegs registers of
 // channels from channel c on, the last one with the head's remaining channels only if kTail.
 template <class V, int kRows, int kRegs, bool kFetch, bool kTail>
-NIBBLE_INLINE void ValueTile(const AttentionTask& task, const V* v, int c, const float* p,
-                             Visible seen, float* o, const Ahead& ahead) {
+NIBBLE_INLINE void ValueTile(const AttentionTask& task, const V* v, int c, const Weights& weights,
+                             float* o, const Ahead& ahead) {
   const int head_dim = task.head_dim;
   const int o_stride = task.o_stride;
   const int tail = head_dim - c;
@@ -85,7 +91,7 @@ NIBBLE_INLINE void ValueTile(const AttentionTask& task, const V* v, int c, const
   NIBBLE_UNROLL for (int r = 0; r < kRows; ++r) {
     NIBBLE_UNROLL for (int i = 0; i < kRegs; ++i) acc[r][i] = Load(o + r * o_stride + i * kWidth);
   }
-  for (int j = seen.begin; j < seen.end; ++j) {
+  for (int j = weights.seen.begin; j < weights.seen.end; ++j) {
     const V* row = v + j * head_dim;
     Fetch<kFetch, kRegs * kWidth * sizeof(V)>(ahead, j * kRegs * kWidth * sizeof(V));
     Reg value[kRegs];
@@ -93,7 +99,7 @@ NIBBLE_INLINE void ValueTile(const AttentionTask& task, const V* v, int c, const
       value[i] = kTail && i == kRegs - 1 ? LoadN(row + i * kWidth, tail) : Load(row + i * kWidth);
     }
     NIBBLE_UNROLL for (int r = 0; r < kRows; ++r) {
-      const Reg weight = Set(p[r * kPageTokens + j]);
+      const Reg weight = Set(weights.p[r * kPageTokens + j]);
       NIBBLE_UNROLL for (int i = 0; i < kRegs; ++i) acc[r][i] = Fma(value[i], weight, acc[r][i]);
     }
   }
@@ -172,23 +178,23 @@ NIBBLE_INLINE void Scores(const AttentionTask& task, const K* k, Scratch& scratc
 }
 
 template <class V, int kRows, bool kFetch>
-NIBBLE_INLINE void ValueRows(const AttentionTask& task, const V* v, const float* p, Visible seen,
+NIBBLE_INLINE void ValueRows(const AttentionTask& task, const V* v, const Weights& weights,
                              float* o, Ahead ahead) {
   constexpr int kStep = kTileRegs * kWidth;
   const int dim = task.head_dim;
   int c = 0;
   for (; c + kStep <= dim; c += kStep) {
-    ValueTile<V, kRows, kTileRegs, kFetch, false>(task, v, c, p, seen, o, ahead);
+    ValueTile<V, kRows, kTileRegs, kFetch, false>(task, v, c, weights, o, ahead);
     if constexpr (kFetch) {
       ahead.near += kPageTokens * kStep * sizeof(V);
       ahead.far += kPageTokens * kStep * sizeof(V);
     }
   }
   for (; c + kWidth <= dim; c += kWidth) {
-    ValueTile<V, kRows, 1, false, false>(task, v, c, p, seen, o, {});
+    ValueTile<V, kRows, 1, false, false>(task, v, c, weights, o, {});
   }
   if (c < dim) {
-    ValueTile<V, kRows, 1, false, true>(task, v, c, p, seen, o, {});
+    ValueTile<V, kRows, 1, false, true>(task, v, c, weights, o, {});
   }
 }
 
@@ -197,16 +203,16 @@ NIBBLE_INLINE void Values(const AttentionTask& task, const V* v, const Scratch& 
                           Visible seen, Ahead ahead) {
   for (int r = 0; r < task.rows; r += kTileRows) {
     const int rows = task.rows - r;
-    const float* p = scratch.p[r];
+    const Weights weights = {scratch.p[r], seen};
     float* o = task.o + static_cast<ptrdiff_t>(r) * task.o_stride;
     if (rows > 4 && kTileRows > 4) {
-      ValueRows<V, kTileRows, kFetch>(task, v, p, seen, o, ahead);
+      ValueRows<V, kTileRows, kFetch>(task, v, weights, o, ahead);
     } else if (rows > 2) {
-      ValueRows<V, 4, kFetch>(task, v, p, seen, o, ahead);
+      ValueRows<V, 4, kFetch>(task, v, weights, o, ahead);
     } else if (rows > 1) {
-      ValueRows<V, 2, kFetch>(task, v, p, seen, o, ahead);
+      ValueRows<V, 2, kFetch>(task, v, weights, o, ahead);
     } else {
-      ValueRows<V, 1, kFetch>(task, v, p, seen, o, ahead);
+      ValueRows<V, 1, kFetch>(task, v, weights, o, ahead);
     }
   }
 }
