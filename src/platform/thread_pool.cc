@@ -20,6 +20,9 @@ constexpr size_t kCacheLine = 64;
 // Long enough to bridge the serial parts between two regions of a step (sampling included), short
 // enough that an idle pool is parked before anybody notices.
 constexpr auto kSpinTime = std::chrono::microseconds(150);
+// From then on a spinning thread offers its processor at every look: on a busy machine the thread
+// it waits for may have been put on the same one, and each region would take two whole spins.
+constexpr auto kSpinAlone = std::chrono::microseconds(3);
 constexpr int kPausesPerClockRead = 32;
 constexpr int kYieldsBeforePark = 4;
 
@@ -63,13 +66,14 @@ struct FloatMode {
 // everything visible that was written before the change.
 void WaitWhile(const std::atomic<uint32_t>& word, uint32_t old, bool spin) {
   if (spin) {
-    const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
-    do {
+    const auto start = std::chrono::steady_clock::now();
+    for (auto now = start; now - start < kSpinTime; now = std::chrono::steady_clock::now()) {
+      if (now - start >= kSpinAlone) std::this_thread::yield();
       for (int i = 0; i < kPausesPerClockRead; ++i) {
         if (word.load(std::memory_order_acquire) != old) return;
         Pause();
       }
-    } while (std::chrono::steady_clock::now() < deadline);
+    }
   }
   for (int i = 0; i < kYieldsBeforePark; ++i) {
     if (word.load(std::memory_order_acquire) != old) return;
