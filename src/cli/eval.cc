@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
 
 #include "cli/commands.h"
 #include "cli/json_output.h"
@@ -25,7 +27,10 @@ struct EvalFlags {
 };
 
 Result<std::vector<TokenId>> ReadIds(const std::string& path) {
-  NIBBLE_TRY(const JsonDocument document, JsonDocument::ReadFile(path));
+  NIBBLE_TRY(std::string json, ReadTextFile(path, JsonLimits{}.max_bytes));
+  const auto parsed = JsonDocument::Parse(std::move(json));
+  if (!parsed) return Within(path, parsed.error());
+  const JsonDocument& document = *parsed;
   const auto array = document.root().AsArray();
   if (!array) return Within(path, array.error());
   std::vector<TokenId> ids;
@@ -43,7 +48,10 @@ Result<std::vector<TokenId>> ReadIds(const std::string& path) {
 Status WriteLogitsOf(const GlobalFlags& flags, const EvalFlags& own) {
   if (own.ids_file.empty()) return BadInput("--logits: --ids-file FILE is missing");
   NIBBLE_TRY(const std::vector<TokenId> ids, ReadIds(own.ids_file));
-  NIBBLE_TRY(const Session session, OpenSession(flags, own.model, {}));
+  // As transformers sees it: LongRoPE models choose their factors by the length of the sequence.
+  SessionOptions session_options;
+  session_options.max_context = static_cast<int>(std::min<size_t>(ids.size(), INT32_MAX));
+  NIBBLE_TRY(const Session session, OpenSession(flags, own.model, session_options));
   NIBBLE_RETURN_IF_ERROR(WriteLogits(*session.engine, ids, own.logits));
   if (flags.json) {
     Json out;
@@ -94,6 +102,7 @@ Status RunEval(const GlobalFlags& flags, const EvalFlags& own) {
   std::vector<TokenId> ids;
   if (own.ids_file.empty()) {
     NIBBLE_TRY(text, ReadTextFile(own.text));
+    NIBBLE_RETURN_IF_ERROR(CheckUtf8(own.text, text));
   } else {
     NIBBLE_TRY(ids, ReadIds(own.ids_file));
   }

@@ -6,6 +6,7 @@
 
 #include "cli/output.h"
 #include "fetch/store.h"
+#include "model/config/model_file.h"
 #include "platform/clock.h"
 
 namespace nibble::cli {
@@ -32,22 +33,25 @@ Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
   NIBBLE_TRY(engine_options.act, ParseAct(flags.act));
   NIBBLE_TRY(engine_options.kv, ParseKvFormats(flags));
   engine_options.threads = flags.threads;
-  engine_options.max_context = flags.context > 0 ? flags.context : options.max_context;
   if (!flags.kv_memory.empty()) {
     NIBBLE_TRY(engine_options.kv_memory, ParseSize(flags.kv_memory));
   }
 
   Session session;
   NIBBLE_TRY(session.path, FindModel(flags, model, options.pull));
-  NIBBLE_TRY(EnginePlan plan, Engine::Plan(session.path, engine_options));
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(session.path));
+  engine_options.max_context = flags.context > 0
+                                   ? flags.context
+                                   : std::min(options.max_context, file.config().context_length);
+  NIBBLE_TRY(EnginePlan plan, Engine::Plan(file, engine_options));
   if (engine_options.kv_memory == 0 && options.min_sequences > 1) {
     engine_options.kv_memory = plan.kv_bytes * static_cast<size_t>(options.min_sequences);
-    NIBBLE_TRY(plan, Engine::Plan(session.path, engine_options));
+    NIBBLE_TRY(plan, Engine::Plan(file, engine_options));
   }
   if (!flags.quiet) fmt::print(stderr, "{}\n", plan.Describe());
 
   const double started = MonotonicSeconds();
-  NIBBLE_TRY(session.engine, Engine::Create(session.path, engine_options));
+  NIBBLE_TRY(session.engine, Engine::Create(file, engine_options));
   session.load_s = MonotonicSeconds() - started;
   if (flags.verbose) {
     fmt::print(stderr, "loaded in {:.2f} s; {} threads\n", session.load_s,

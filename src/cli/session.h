@@ -18,7 +18,7 @@ struct Session {
 };
 
 struct SessionOptions {
-  int max_context = 0;  // used when --ctx is not given
+  int max_context = 0;  // used when --ctx is not given, at most the model's own
   bool pull = false;    // fetch a known name that is not on disk
   int min_sequences =
       1;  // whole contexts that the KV cache holds unless --kv-memory says otherwise

@@ -27,7 +27,7 @@ struct Prepared {
   PlannedPools pools;
 };
 
-Result<Prepared> Prepare(const std::filesystem::path& path, const EngineOptions& options) {
+Result<Prepared> Prepare(const ModelFile& file, const EngineOptions& options) {
   NIBBLE_RETURN_IF_ERROR(CheckOptions(options));
   NIBBLE_TRY(const Isa isa, ChooseIsa());
   const CpuTopology topology = ReadTopology();
@@ -36,7 +36,6 @@ Result<Prepared> Prepare(const std::filesystem::path& path, const EngineOptions&
   prepared.kernels = &KernelsFor(isa);
   prepared.load = {
       .act = options.act, .max_rows = options.max_rows, .max_context = options.max_context};
-  NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
   try {
     prepared.pool = std::make_unique<ThreadPool>(threads);
   } catch (const std::system_error& error) {
@@ -47,7 +46,7 @@ Result<Prepared> Prepare(const std::filesystem::path& path, const EngineOptions&
                   .options = options,
                   .threads = threads,
                   .available = topology.memory_available};
-  NIBBLE_TRY(input.model, Decoder::Plan(path, prepared.load, *prepared.kernels, *prepared.pool));
+  NIBBLE_TRY(input.model, Decoder::Plan(file, prepared.load, *prepared.pool));
   NIBBLE_TRY(prepared.pools, PlanPools(input));
   return prepared;
 }
@@ -85,17 +84,31 @@ struct Engine::Impl {
 };
 
 Result<EnginePlan> Engine::Plan(const std::filesystem::path& path, const EngineOptions& options) {
-  NIBBLE_TRY(Prepared prepared, Prepare(path, options));
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
+  return Plan(file, options);
+}
+
+Result<EnginePlan> Engine::Plan(const ModelFile& file, const EngineOptions& options) {
+  NIBBLE_TRY(Prepared prepared, Prepare(file, options));
   return std::move(prepared.pools.plan);
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(const std::filesystem::path& path,
                                                const EngineOptions& options) {
-  NIBBLE_TRY(Prepared prepared, Prepare(path, options));
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
+  return Create(file, options);
+}
+
+Result<std::unique_ptr<Engine>> Engine::Create(const ModelFile& file,
+                                               const EngineOptions& options) {
+  NIBBLE_TRY(Prepared prepared, Prepare(file, options));
   PlannedPools& pools = prepared.pools;
-  if (!pools.plan.Fits()) return std::unexpected(Refuse(path, pools.plan).error());
-  NIBBLE_TRY(Tokenizer tokenizer, LoadModelTokenizer(path));
-  NIBBLE_TRY(auto decoder, Decoder::Load(path, prepared.load, *prepared.kernels, *prepared.pool));
+  if (!pools.plan.Fits()) return std::unexpected(Refuse(file.path(), pools.plan).error());
+  NIBBLE_TRY(Tokenizer tokenizer, LoadModelTokenizer(file));
+  auto loaded = Decoder::Load(file, prepared.load, *prepared.kernels, *prepared.pool);
+  if (!loaded) return Within(file.path().string(), std::move(loaded).error());
+  std::unique_ptr<Decoder> decoder = *std::move(loaded);
+  pools.plan.model = decoder->plan();  // tighter where a stored output is the embedding again
   NIBBLE_TRY(KvStorage storage, KvStorage::Create(pools.groups, pools.pages));
 
   EngineCoreOptions core{.max_context = pools.plan.max_context,

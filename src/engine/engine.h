@@ -13,6 +13,7 @@
 
 namespace nibble {
 
+class ModelFile;
 class Tokenizer;
 
 struct EngineOptions {
@@ -45,7 +46,9 @@ struct EnginePlan {
   size_t Total() const {
     return model.Total() + kv_bytes + sampler_bytes + tokenizer_bytes + process_bytes;
   }
-  bool Fits() const { return Total() <= available_bytes; }
+  // Most bytes ever: what is needed only while loading counts as well.
+  size_t Peak() const { return Total() + model.load_scratch_bytes; }
+  bool Fits() const { return Peak() <= available_bytes; }
   std::string Describe() const;  // one line for people: every part and the sum
 };
 
@@ -64,12 +67,18 @@ struct EngineStats {
 // from any thread.
 class Engine {
  public:
-  // Reads headers only. Errors: those of the file; kNoRoom never (see EnginePlan::Fits).
+  // Reads headers only, no tensor. Errors: those of the file; kNoRoom never (see EnginePlan::Fits).
   static Result<EnginePlan> Plan(const std::filesystem::path& path, const EngineOptions& options);
+
+  static Result<EnginePlan> Plan(const ModelFile& file, const EngineOptions& options);
 
   // A GGUF file or a Hugging Face folder: plans, refuses with kNoRoom and the plan's figures when
   // it does not fit, loads tokenizer and weights, starts the thread.
   static Result<std::unique_ptr<Engine>> Create(const std::filesystem::path& path,
+                                                const EngineOptions& options);
+
+  // The same from an opened file, which is needed until this returns.
+  static Result<std::unique_ptr<Engine>> Create(const ModelFile& file,
                                                 const EngineOptions& options);
 
   // Ends unfinished requests with kCancelled.

@@ -1,9 +1,9 @@
 #include "engine/model_tokenizer.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include "container/gguf.h"
+#include "model/config/model_file.h"
 #include "tokenizer/load.h"
 #include "tokenizer/parts.h"
 
@@ -12,8 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Result<Tokenizer> FromGguf(const fs::path& path) {
-  NIBBLE_TRY(const GgufFile file, GgufFile::Open(path));
+Result<Tokenizer> FromGguf(const GgufFile& file, const fs::path& path) {
   NIBBLE_TRY(const std::string_view kind, file.GetStringOr("tokenizer.ggml.model", "none"));
   if (kind == "none" || kind == "no_vocab") return Tokenizer::Make({});
   auto tokenizer = LoadGgufTokenizer(file);
@@ -21,28 +20,31 @@ Result<Tokenizer> FromGguf(const fs::path& path) {
   return tokenizer;
 }
 
-bool HasTokenizer(const fs::path& folder) {
-  constexpr std::string_view kNames[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
-                                         "encoder.json", "tokenizer.bin"};
-  return std::ranges::any_of(kNames, [&](std::string_view name) {
-    std::error_code ignored;
-    return fs::exists(folder / name, ignored);
-  });
-}
-
-Result<Tokenizer> FromFolder(const fs::path& folder) {
-  if (!HasTokenizer(folder)) return Tokenizer::Make({});
+// path: the folder, or a file in it.
+Result<Tokenizer> FromFolder(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path folder = fs::is_directory(path, ignored) ? path : parent;
+  if (FindTokenizerFile(folder).empty()) return Tokenizer::Make({});
   return LoadTokenizer(folder);
 }
 
 }  // namespace
 
+Result<Tokenizer> LoadModelTokenizer(const ModelFile& file) {
+  if (file.gguf() != nullptr) return FromGguf(*file.gguf(), file.path());
+  if (file.path().empty()) return Tokenizer::Make({});  // random weights
+  return FromFolder(file.path());
+}
+
 Result<Tokenizer> LoadModelTokenizer(const fs::path& path) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return FromFolder(path);
-  const bool safetensors = path.extension() == ".safetensors" || path.extension() == ".json";
-  if (!safetensors) return FromGguf(path);
-  return FromFolder(path.has_parent_path() ? path.parent_path() : fs::path("."));
+  if (fs::is_directory(path, ignored) || path.extension() == ".safetensors" ||
+      path.extension() == ".json") {
+    return FromFolder(path);
+  }
+  NIBBLE_TRY(const GgufFile file, GgufFile::Open(path));
+  return FromGguf(file, path);
 }
 
 }  // namespace nibble

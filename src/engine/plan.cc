@@ -104,7 +104,7 @@ Result<PlannedPools> PlanPools(const PlanInput& input) {
   plan.available_bytes = input.available;
   plan.kv_bytes_per_token = KvBytesPerToken(out.groups);
 
-  const size_t without_kv = plan.Total();
+  const size_t without_kv = plan.Peak();
   NIBBLE_TRY(plan.kv_tokens, KvTokens(input, out.groups, context, without_kv));
   plan.max_context = options.max_context > 0 ? context : std::min(context, plan.kv_tokens);
   out.pages = PagesForTokens(out.groups, plan.kv_tokens, options);
@@ -117,10 +117,14 @@ Result<PlannedPools> PlanPools(const PlanInput& input) {
 std::string EnginePlan::Describe() const {
   return fmt::format(
       "weights {} + step buffers {} + rotations {} + KV pages {} ({} tokens of {} bytes) + sampler "
-      "{} + tokenizer {} + process {} = {}; available {}",
+      "{} + tokenizer {} + process {} = {}{}; available {}",
       Text(model.weight_bytes), Text(model.workspace_bytes), Text(model.rope_bytes), Text(kv_bytes),
       kv_tokens, kv_bytes_per_token, Text(sampler_bytes), Text(tokenizer_bytes),
-      Text(process_bytes), Text(Total()), Text(available_bytes));
+      Text(process_bytes), Text(Total()),
+      model.load_scratch_bytes == 0
+          ? ""
+          : fmt::format(", and {} while loading", Text(model.load_scratch_bytes)),
+      Text(available_bytes));
 }
 
 }  // namespace nibble

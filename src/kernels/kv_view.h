@@ -6,10 +6,9 @@
 
 #include "base/ids.h"
 #include "base/math.h"
+#include "base/paging.h"
 
 namespace nibble {
-
-inline constexpr int kPageTokens = 32;  // positions per KV page
 
 // Number format of cached keys or values. Sealed formats of fewer bits join here; open pages hold
 // kF16, or kF32 under --kv f32.

@@ -38,7 +38,8 @@ class PackedMatrix {
 
   // What this matrix needs of its input under an arithmetic (F32, F16, BF16 and FP8 weights always
   // compute as act=f32).
-  ActNeeds Needs(Act act) const;
+  ActNeeds Needs(Act act) const { return NeedsOf(format_, act); }
+  static ActNeeds NeedsOf(Format format, Act act);
 
   // Decodes one row (an embedding tied to the output is stored once). dst: cols floats, exactly
   // the values of the format's reference decoder.

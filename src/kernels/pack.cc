@@ -124,8 +124,8 @@ PackedMatrix PackedMatrix::Pack(Format format, int rows, int cols,
   return matrix;
 }
 
-ActNeeds PackedMatrix::Needs(Act act) const {
-  const int group = act == Act::kF32 ? 0 : PanelLayoutOf(format_).act_group;
+ActNeeds PackedMatrix::NeedsOf(Format format, Act act) {
+  const int group = act == Act::kF32 ? 0 : PanelLayoutOf(format).act_group;
   return {.f32 = group == 0, .group32 = group == 32, .group256 = group == 256};
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/ids.h"
 #include "base/math.h"
-#include "kernels/kv_view.h"
+#include "base/paging.h"
 #include "kv/page_pool.h"
 
 namespace nibble {

@@ -26,7 +26,6 @@ class PagePool {
   int references(PageId page) const { return references_[page.value()]; }
 
   // For the invariant checker.
-  std::span<const int> reference_counts() const { return references_; }
   std::span<const PageId> free_list() const { return free_; }
 
  private:

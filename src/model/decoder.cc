@@ -44,7 +44,8 @@ class PackedDecoder final : public Decoder {
                 ThreadPool& pool)
       : config_(config), options_(options), kernels_(kernels), pool_(pool) {}
 
-  Status Load(const ModelFile& file, const WorkspaceShape& shape, const MemoryPlan& plan);
+  Status Load(const ModelFile& file, OutputChoice output, const WorkspaceShape& shape,
+              const MemoryPlan& plan);
 
   const ModelConfig& config() const override { return config_; }
   const MemoryPlan& plan() const override { return plan_; }
@@ -103,14 +104,20 @@ class PackedDecoder final : public Decoder {
   std::vector<AttentionSequence> sequences_;
 };
 
-Status PackedDecoder::Load(const ModelFile& file, const WorkspaceShape& shape,
+Status PackedDecoder::Load(const ModelFile& file, OutputChoice output, const WorkspaceShape& shape,
                            const MemoryPlan& plan) {
   plan_ = plan;
   shape_ = shape;
+  const ModelTensors& tensors = file.tensors();
+  if (tensors.tie_stored_output && output == OutputChoice::kStored) {
+    config_.tied_embeddings = false;
+    config_.parameters += static_cast<double>(tensors.output.weight.tensor->elements());
+  }
   const auto allocate = [&]() -> Status {
     NIBBLE_TRY(arena_, AlignedBuffer::Allocate(plan.weight_bytes));
     NIBBLE_RETURN_IF_ERROR(workspace_.Reserve(config_, shape));
-    NIBBLE_TRY(weights_, PackWeights(file, arena_.as<std::byte>().first(plan.weight_bytes), pool_));
+    NIBBLE_TRY(weights_,
+               PackWeights(file, output, arena_.as<std::byte>().first(plan.weight_bytes), pool_));
     return {};
   };
   if (const Status status = allocate(); !status) {
@@ -348,8 +355,8 @@ Result<LoadOptions> CheckOptions(const LoadOptions& options, const ModelConfig& 
   return checked;
 }
 
-MemoryPlan MakePlan(const ModelFile& file, const WorkspaceShape& shape) {
-  const WeightSizes sizes = MeasureWeights(file);
+MemoryPlan MakePlan(const ModelFile& file, OutputChoice output, const WorkspaceShape& shape) {
+  const WeightSizes sizes = MeasureWeights(file, output);
   return {.weight_bytes = sizes.arena_bytes,
           .workspace_bytes = Workspace::Bytes(file.config(), shape),
           .rope_bytes = Workspace::RopeBytes(file.config(), shape),
@@ -360,16 +367,25 @@ MemoryPlan MakePlan(const ModelFile& file, const WorkspaceShape& shape) {
 
 std::string MemoryPlan::ToString() const {
   const auto text = [](size_t bytes) { return FormatBytes(static_cast<double>(bytes)); };
-  return fmt::format("weights {} + step buffers {} + rotations {} = {}", text(weight_bytes),
-                     text(workspace_bytes), text(rope_bytes), text(Total()));
+  return fmt::format("weights {} + step buffers {} + rotations {} = {}{}", text(weight_bytes),
+                     text(workspace_bytes), text(rope_bytes), text(Total()),
+                     load_scratch_bytes == 0
+                         ? ""
+                         : fmt::format(", and {} while loading", text(load_scratch_bytes)));
 }
 
 Result<MemoryPlan> Decoder::Plan(const std::filesystem::path& path, const LoadOptions& options,
                                  const KernelTable& /*kernels*/, const ThreadPool& pool) {
   NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
+  return Plan(file, options, pool);
+}
+
+Result<MemoryPlan> Decoder::Plan(const ModelFile& file, const LoadOptions& options,
+                                 const ThreadPool& pool) {
   NIBBLE_TRY(const LoadOptions checked, CheckOptions(options, file.config()));
-  return MakePlan(file, MakeWorkspaceShape(file.config(), file.tensors(), checked.act,
-                                           checked.max_rows, pool.size()));
+  return MakePlan(file, OutputChoice::kStored,
+                  MakeWorkspaceShape(file.config(), file.tensors(), checked.act, checked.max_rows,
+                                     pool.size()));
 }
 
 Result<std::unique_ptr<Decoder>> Decoder::Load(const std::filesystem::path& path,
@@ -386,14 +402,16 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(const ModelFile& file, const Load
   NIBBLE_TRY(const LoadOptions checked, CheckOptions(options, file.config()));
   const WorkspaceShape shape =
       MakeWorkspaceShape(file.config(), file.tensors(), checked.act, checked.max_rows, pool.size());
-  const MemoryPlan plan = MakePlan(file, shape);
+  const bool tied = file.tensors().tie_stored_output && file.OutputEqualsEmbedding();
+  const OutputChoice output = tied ? OutputChoice::kEmbedding : OutputChoice::kStored;
+  const MemoryPlan plan = MakePlan(file, output, shape);
   const size_t memory = ReadTopology().memory_total;
   if (memory > 0 && plan.Total() + plan.load_scratch_bytes > memory) {
     return Fail(ErrorKind::kNoRoom, "needs {}, and this machine grants {:.1f} MiB", plan.ToString(),
                 static_cast<double>(memory) / (1 << 20));
   }
   auto decoder = std::make_unique<PackedDecoder>(file.config(), checked, kernels, pool);
-  NIBBLE_RETURN_IF_ERROR(decoder->Load(file, shape, plan));
+  NIBBLE_RETURN_IF_ERROR(decoder->Load(file, output, shape, plan));
   return decoder;
 }
 

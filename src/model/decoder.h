@@ -47,9 +47,13 @@ class LinearTap {
 // A decoder-only transformer with packed weights. One forward pass at a time.
 class Decoder {
  public:
-  // Reads configuration and tensor directory only.
+  // Reads configuration and tensor directory only. Where a file stores an output beside an
+  // embedding that it may be tied to, the plan holds both, and the decoder's own plan what it is.
   static Result<MemoryPlan> Plan(const std::filesystem::path& path, const LoadOptions& options,
                                  const KernelTable& kernels, const ThreadPool& pool);
+
+  static Result<MemoryPlan> Plan(const ModelFile& file, const LoadOptions& options,
+                                 const ThreadPool& pool);
 
   // A GGUF file (any shard of a split one) or a Hugging Face folder. Packs in parallel and drops
   // the mapped originals behind itself.

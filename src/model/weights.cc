@@ -31,9 +31,10 @@ void TransposeColumns(const MatrixRef& ref, std::byte* dst, ThreadPool& pool) {
 // allocation cannot differ.
 class Packer {
  public:
-  explicit Packer(const ModelFile& file) : file_(file), config_(file.config()) {}
-  Packer(const ModelFile& file, std::span<std::byte> arena, ThreadPool& pool)
-      : file_(file), config_(file.config()), arena_(arena), pool_(&pool) {}
+  Packer(const ModelFile& file, OutputChoice output)
+      : file_(file), config_(file.config()), output_(output) {}
+  Packer(const ModelFile& file, OutputChoice output, std::span<std::byte> arena, ThreadPool& pool)
+      : file_(file), config_(file.config()), output_(output), arena_(arena), pool_(&pool) {}
 
   Status Pack(ModelWeights& weights);
   size_t used() const { return used_; }
@@ -50,6 +51,7 @@ class Packer {
 
   const ModelFile& file_;
   const ModelConfig& config_;
+  OutputChoice output_;
   std::span<std::byte> arena_;
   ThreadPool* pool_ = nullptr;
   size_t used_ = 0;
@@ -93,7 +95,13 @@ Result<PackedMatrix> Packer::Matrix(const MatrixRef& ref) {
   if (!ref) return PackedMatrix{};
   const Format format = *ref.tensor->format;
   const std::span<std::byte> dst = Take(PackedMatrix::Bytes(format, ref.rows, ref.cols));
-  if (ref.transposed) return Transposed(ref, dst);
+  if (ref.transposed) {
+    auto packed = Transposed(ref, dst);
+    // Every part of a tensor touches all of its rows: the last one gives them back.
+    const bool last = ref.first_row + ref.rows == static_cast<int>(ref.tensor->cols());
+    if (pool_ != nullptr && last) Drop(*ref.tensor, ref.tensor->bytes);
+    return packed;
+  }
   if (pool_ == nullptr) return PackedMatrix{};
   const size_t row_bytes = TraitsOf(format).RowBytes(static_cast<size_t>(ref.cols));
   const std::span<const std::byte> rows = ref.tensor->bytes.subspan(
@@ -129,10 +137,12 @@ Status Packer::PackLinear(const LinearRef& ref, PackedLinear& linear) {
 
 Status Packer::Pack(ModelWeights& weights) {
   const ModelTensors& tensors = file_.tensors();
+  LinearRef output = tensors.output;
+  if (output_ == OutputChoice::kEmbedding) output.weight = {};
   NIBBLE_TRY(weights.positions, Matrix(tensors.positions));
   const size_t before_embedding = used_;
   NIBBLE_TRY(weights.embedding, Matrix(tensors.embedding));
-  const size_t embeddings = tensors.output.weight ? used_ : before_embedding;
+  const size_t embeddings = output.weight ? used_ : before_embedding;
   weights.layers.resize(tensors.layers.size());
   for (size_t i = 0; i < tensors.layers.size(); ++i) {
     PackedLayer& layer = weights.layers[i];
@@ -142,32 +152,27 @@ Status Packer::Pack(ModelWeights& weights) {
     }
   }
   weights.output_norm = PackNorm(tensors.output_norm);
-  NIBBLE_RETURN_IF_ERROR(PackLinear(tensors.output, weights.output));
+  NIBBLE_RETURN_IF_ERROR(PackLinear(output, weights.output));
   weights.bytes_per_step = used_ - embeddings;
   return {};
 }
 
 }  // namespace
 
-WeightSizes MeasureWeights(const ModelFile& file) {
-  Packer packer(file);
+WeightSizes MeasureWeights(const ModelFile& file, OutputChoice output) {
+  Packer packer(file, output);
   ModelWeights ignored;
   NIBBLE_CHECK(packer.Pack(ignored).has_value());  // nothing is allocated, so nothing can fail
   return {.arena_bytes = packer.used(), .scratch_bytes = packer.scratch_bytes()};
 }
 
-Result<ModelWeights> PackWeights(const ModelFile& file, std::span<std::byte> arena,
-                                 ThreadPool& pool) {
-  Packer packer(file, arena, pool);
+Result<ModelWeights> PackWeights(const ModelFile& file, OutputChoice output,
+                                 std::span<std::byte> arena, ThreadPool& pool) {
+  Packer packer(file, output, arena, pool);
   ModelWeights weights;
   NIBBLE_RETURN_IF_ERROR(packer.Pack(weights));
   NIBBLE_CHECK(packer.used() == arena.size());
   return weights;
-}
-
-ActNeeds NeedsOf(Format format, Act act) {
-  const int group = act == Act::kF32 ? 0 : TraitsOf(format).activation_group;
-  return {.f32 = group == 0, .group32 = group == 32, .group256 = group == 256};
 }
 
 }  // namespace nibble

@@ -48,14 +48,15 @@ struct WeightSizes {
   size_t arena_bytes = 0;    // what PackWeights fills, to the byte
   size_t scratch_bytes = 0;  // while loading: the largest transposed matrix (gpt2), else 0
 };
-WeightSizes MeasureWeights(const ModelFile& file);
+// Where the last matrix comes from, for a file with ModelTensors::tie_stored_output; for others
+// there is no choice. Before the two are compared nobody knows: kStored is the larger.
+enum class OutputChoice : uint8_t { kStored, kEmbedding };
+
+WeightSizes MeasureWeights(const ModelFile& file, OutputChoice output = OutputChoice::kStored);
 
 // Packs every tensor into the arena (arena_bytes, 64-byte aligned), tensor by tensor, each in
 // parallel, and gives the file's pages back behind itself.
-Result<ModelWeights> PackWeights(const ModelFile& file, std::span<std::byte> arena,
-                                 ThreadPool& pool);
-
-// The forms of its input that a matrix of this format asks for.
-ActNeeds NeedsOf(Format format, Act act);
+Result<ModelWeights> PackWeights(const ModelFile& file, OutputChoice output,
+                                 std::span<std::byte> arena, ThreadPool& pool);
 
 }  // namespace nibble

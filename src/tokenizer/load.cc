@@ -119,27 +119,13 @@ Result<TokenizerParts> FileParts(const fs::path& path, const Folder& folder) {
   return SentencePieceParts(text, folder.config_or_null());
 }
 
-// The tokenizer file of a folder, in order of preference.
-fs::path FileOfFolder(const fs::path& folder) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model",
-                           "sentencepiece.bpe.model", "vocab.json", "encoder.json"}) {
-    if (IsFile(folder / name)) return folder / name;
-  }
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string extension = entry.path().extension().string();
-    if (extension == ".tiktoken" || extension == ".model") return entry.path();
-  }
-  return {};
-}
-
 Result<Tokenizer> Load(const fs::path& path) {
   std::error_code error;
   const bool is_folder = fs::is_directory(path, error);
-  const fs::path file = is_folder ? FileOfFolder(path) : path;
+  const fs::path file = is_folder ? FindTokenizerFile(path) : path;
   if (file.empty()) {
     return BadInput(
-        "{}: no tokenizer.json, tokenizer.model, *.tiktoken or vocab.json with "
+        "{}: no tokenizer.json, *.model, *.tiktoken, tokenizer.bin or vocab.json with "
         "merges.txt in this folder",
         path.string());
   }
@@ -163,6 +149,23 @@ Result<Tokenizer> Load(const fs::path& path) {
 }
 
 }  // namespace
+
+fs::path FindTokenizerFile(const fs::path& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model",
+                           "sentencepiece.bpe.model", "vocab.json", "encoder.json"}) {
+    if (IsFile(folder / name)) return folder / name;
+  }
+  fs::path found;  // the first by name: a folder's own order is any
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (path.extension() != ".tiktoken" && path.extension() != ".model") continue;
+    if (IsFile(path) && (found.empty() || path < found)) found = path;
+  }
+  if (found.empty() && IsFile(folder / "tokenizer.bin")) return folder / "tokenizer.bin";
+  return found;
+}
 
 Result<Tokenizer> LoadTokenizer(const fs::path& path) {
   try {

@@ -16,6 +16,11 @@ class GgufFile;
 // a tokenizer.ggml.pre that is not known is refused with the list of known ones.
 Result<Tokenizer> LoadGgufTokenizer(const GgufFile& file);
 
+// The tokenizer file of a model's folder, in order of preference: tokenizer.json, tokenizer.model,
+// spiece.model, sentencepiece.bpe.model, vocab.json, encoder.json, any *.tiktoken or *.model,
+// tokenizer.bin. Empty when there is none.
+std::filesystem::path FindTokenizerFile(const std::filesystem::path& folder);
+
 // A Hugging Face folder (tokenizer.json, else tokenizer.model, else vocab.json + merges.txt; with
 // tokenizer_config.json, special_tokens_map.json, chat_template.jinja and generation_config.json
 // where they are), or one file: tokenizer.json, *.model (SentencePiece), *.tiktoken,

@@ -1,5 +1,6 @@
 #include "model/config/model_file.h"
 
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@ namespace nibble {
 namespace fs = std::filesystem;
 
 struct ModelFile::Impl {
+  fs::path path;
   std::optional<GgufFile> gguf;
   std::optional<SafetensorsModel> safetensors;
   std::optional<RandomTensors> random;
@@ -33,7 +35,7 @@ struct ModelFile::Impl {
 
 Status ModelFile::Impl::FindAll(const TensorRules& rules) {
   NIBBLE_TRY(tensors, FindTensors(source(), config, rules));
-  config.tied_embeddings = !tensors.output.weight;
+  config.tied_embeddings = !tensors.output.weight || tensors.tie_stored_output;
   config.parameters = tensors.parameters;
   return {};
 }
@@ -94,6 +96,7 @@ Result<std::optional<HfPath>> FindHf(const fs::path& path) {
 
 Result<ModelFile> ModelFile::Open(const fs::path& path) {
   auto impl = std::make_unique<Impl>();
+  impl->path = path;
   NIBBLE_TRY(const std::optional<HfPath> hf_path, FindHf(path));
   if (!hf_path) {
     NIBBLE_TRY(impl->gguf, GgufFile::Open(path));
@@ -135,11 +138,25 @@ ModelFile::~ModelFile() = default;
 const ModelConfig& ModelFile::config() const { return impl_->config; }
 const ModelTensors& ModelFile::tensors() const { return impl_->tensors; }
 const TensorSource& ModelFile::source() const { return impl_->source(); }
-bool ModelFile::is_gguf() const { return impl_->gguf.has_value(); }
+const fs::path& ModelFile::path() const { return impl_->path; }
+const GgufFile* ModelFile::gguf() const { return impl_->gguf ? &*impl_->gguf : nullptr; }
 std::span<const MappedFile> ModelFile::files() const {
   if (impl_->gguf) return impl_->gguf->files();
   if (impl_->safetensors) return impl_->safetensors->files();
   return {};
+}
+bool ModelFile::OutputEqualsEmbedding() const {
+  const MatrixRef& output = tensors().output.weight;
+  if (!output) return false;
+  const std::span<const std::byte> bytes = output.tensor->bytes;
+  const std::span<const std::byte> embedding = tensors().embedding.tensor->bytes;
+  const bool equal = bytes.size() == embedding.size() &&
+                     std::memcmp(bytes.data(), embedding.data(), bytes.size()) == 0;
+  if (!files().empty()) {
+    const MappedFile& file = files()[static_cast<size_t>(output.tensor->file)];
+    file.Drop(static_cast<size_t>(bytes.data() - file.bytes().data()), bytes.size());
+  }
+  return equal;
 }
 uint64_t ModelFile::file_bytes() const {
   if (impl_->gguf) return impl_->gguf->file_bytes();

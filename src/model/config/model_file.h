@@ -14,6 +14,7 @@
 namespace nibble {
 
 class FormatMix;
+class GgufFile;
 
 // A model on disk, understood but not loaded: its configuration and where its tensors lie in the
 // mapped files. Everything has been checked; nothing of the tensors' bytes has been read.
@@ -35,7 +36,13 @@ class ModelFile {
   // The mappings, by SourceTensor::file.
   std::span<const MappedFile> files() const;
   uint64_t file_bytes() const;
-  bool is_gguf() const;
+  const std::filesystem::path& path() const;  // as given to Open; empty for random weights
+  const GgufFile* gguf() const;               // null when it is none
+  bool is_gguf() const { return gguf() != nullptr; }
+
+  // Whether a stored output that may be left (ModelTensors::tie_stored_output) equals the
+  // embedding byte for byte. Reads both, and gives the output's pages back.
+  bool OutputEqualsEmbedding() const;
 
  private:
   struct Impl;

@@ -1,7 +1,6 @@
 #include "model/config/model_tensors.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace nibble {
 namespace {
@@ -183,14 +182,8 @@ Status TensorFinder::FindOutput(ModelTensors& model) {
   const SourceTensor* stored = Take(weight);
   if (stored == nullptr && !rules_.tie_forbidden) return {};
   NIBBLE_TRY(model.output.weight, Matrix(weight, {config_.vocabulary, config_.width}));
-  // transformers ties when the two are equal and keeps both when they are not.
-  const std::span<const std::byte> embedding = model.embedding.tensor->bytes;
-  if (rules_.tie && stored->format == model.embedding.tensor->format &&
-      stored->bytes.size() == embedding.size() &&
-      std::memcmp(stored->bytes.data(), embedding.data(), embedding.size()) == 0) {
-    model.output.weight = {};
-    parameters_ = before;
-  }
+  model.tie_stored_output = rules_.tie && stored->format == model.embedding.tensor->format;
+  if (model.tie_stored_output) parameters_ = before;
   return {};
 }
 

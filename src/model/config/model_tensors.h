@@ -52,6 +52,10 @@ struct ModelTensors {
   MatrixRef embedding;
   MatrixRef positions;  // learned ones only
   LinearRef output;     // no weight: tied to the embedding
+  // An output is stored though the config says that it is the embedding: transformers uses it only
+  // when the two differ, which takes reading them (ModelFile::OutputEqualsEmbedding). `parameters`
+  // leaves it out.
+  bool tie_stored_output = false;
   NormRef output_norm;
   std::vector<LayerTensors> layers;
   double parameters = 0;
@@ -62,7 +66,7 @@ struct TensorRules {
   std::vector<std::string_view> prefixes;          // tried in order before a name
   std::vector<std::string_view> ignored_prefixes;  // tensors of other parts (an image encoder)
   std::vector<std::string_view> ignored_suffixes;
-  bool tie = false;  // the config says so: a stored output that equals the embedding is left
+  bool tie = false;            // the config says so: a stored output may be left
   bool tie_forbidden = false;  // the config says no: an absent output is an error
 };
 
