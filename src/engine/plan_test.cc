@@ -75,6 +75,28 @@ TEST(PlanPools, AContextThatWasAskedForIsKeptAndMayNotFit) {
   EXPECT_FALSE(Plan(config, smaller, kGiB + kGiB / 4)->plan.Fits());
 }
 
+TEST(PlanPools, WhatIsNeededWhileLoadingMustFitToo) {
+  const ModelConfig config = Config(2000);
+  const EngineOptions options{.max_context = 2000, .max_rows = 64, .max_running = 3};
+  const auto plan_with = [&](size_t scratch, size_t available) {
+    return PlanPools({.config = &config,
+                      .model = {.weight_bytes = kGiB, .load_scratch_bytes = scratch},
+                      .options = options,
+                      .threads = 2,
+                      .available = available})
+        ->plan;
+  };
+  const size_t total = plan_with(0, 8 * kGiB).Total();
+  EXPECT_TRUE(plan_with(0, total).Fits());
+  const size_t scratch = size_t{64} << 20;
+  const EnginePlan plan = plan_with(scratch, total + scratch - 1);
+  EXPECT_EQ(plan.Total(), total);
+  EXPECT_FALSE(plan.Fits());
+  EXPECT_LT(plan.fitting_context, 2000);
+  EXPECT_NE(plan.Describe().find("while loading"), std::string::npos) << plan.Describe();
+  EXPECT_TRUE(plan_with(scratch, total + scratch).Fits());
+}
+
 TEST(PlanPools, KvMemoryDecidesThePages) {
   const ModelConfig config = Config(1000);
   const size_t memory = size_t{40} << 20;

@@ -109,7 +109,9 @@ Result<Drawn> Sampler::Draw(const SamplingParams& params, const SamplerState& st
   auto logprob = [&](float logit) { return static_cast<float>(double{logit} - total); };
   drawn.logprob = logprob(logits[drawn.id.value()]);
   if (logprobs == 0) return drawn;
-  for (const Candidate& candidate : TopOf(*kernels_, logits, logprobs)) {
+  Candidates top = TopOf(*kernels_, logits, logprobs);
+  std::ranges::sort(top, MoreProbable);  // TopOf leaves a whole vocabulary in order of ids
+  for (const Candidate& candidate : top) {
     drawn.top.push_back({candidate.id, logprob(candidate.logit)});
   }
   return drawn;

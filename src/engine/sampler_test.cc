@@ -267,9 +267,39 @@ TEST(DrawGumbelMax, DrawsFromTheSoftmax) {
   EXPECT_LT(ChiSquare(all, 1.0, 1, 40000), 24.3);
   EXPECT_LT(ChiSquare(all, 0.7, 2, 40000), 24.3);
   EXPECT_LT(ChiSquare(all, 2.5, 0, 40000), 24.3);
-  // A generator that ignored the temperature would fail.
-  const std::vector<double> wrong = Softmax(all, 1.0);
-  EXPECT_GT(std::abs(wrong[2] - Softmax(all, 0.7)[2]), 0.05);
+}
+
+// Over a whole vocabulary: against a log-softmax in double, and as probabilities that add up.
+TEST(Sampler, LogprobsAreTheLogSoftmax) {
+  const int n = 700;
+  Sampler sampler = MakeSampler(n);
+  for (const float spread : {0.1F, 3.0F, 40.0F}) {
+    const std::vector<float> logits = RandomLogits(n, 21, spread);
+    const std::vector<double> p = Softmax(Sorted(logits));
+    SamplingParams params;
+    params.temperature = 0.6F;  // the draw's own parameters change nothing
+    params.top_k = 5;
+    params.repetition_penalty = 1.5F;
+    const SamplerState state(-1, ShareTokens({TokenId{1}, TokenId{2}}));
+    const auto drawn = sampler.Draw(params, state, 0, n, logits);
+    ASSERT_TRUE(drawn);
+    ASSERT_EQ(drawn->top.size(), static_cast<size_t>(n));
+    double total = 0;
+    std::set<int> ids;
+    for (size_t i = 0; i < drawn->top.size(); ++i) {
+      const TokenLogprob& top = drawn->top[i];
+      if (p[i] > 0) {
+        EXPECT_NEAR(top.logprob, std::log(p[i]), 1e-5 + 1e-6 * spread) << i;
+      }
+      if (top.id == drawn->id) {
+        EXPECT_EQ(top.logprob, drawn->logprob);
+      }
+      total += std::exp(double{top.logprob});
+      ids.insert(top.id.value());
+    }
+    EXPECT_NEAR(total, 1, 1e-5);
+    EXPECT_EQ(ids.size(), static_cast<size_t>(n));
+  }
 }
 
 TEST(DrawGumbelMax, NeighbouringKeysAreIndependent) {
