@@ -1,29 +1,21 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
-#include <cctype>
+#include <algorithm>
+#include <cerrno>
+#include <clocale>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <system_error>
 
 #include "cli/commands.h"
+#include "cli/environment.h"
 
 namespace nibble::cli {
 namespace {
-
-// --kv-memory can be given as NIBBLE_KV_MEMORY.
-void NameEnvironment(CLI::App& app) {
-  for (CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().empty()) continue;
-    std::string name = "NIBBLE_" + option->get_lnames().front();
-    for (char& c : name) {
-      c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    }
-    if (name != "NIBBLE_HELP" && name != "NIBBLE_CONFIG" && name != "NIBBLE_VERSION") {
-      option->envname(name);
-    }
-  }
-}
 
 // The common flags belong to the program, so that they may stand before or behind the command and
 // at the top of a TOML file; each command's help lists them too.
@@ -38,14 +30,69 @@ std::string CommonFlagsHelp(const CLI::App& app) {
   return text;
 }
 
+// The first argument, when it is no flag and no command.
+std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0].starts_with("-")) return "";
+  return FindCommand(app, arguments[0]) == nullptr ? arguments[0] : "";
+}
+
+// Messages quote names from files, which may hold anything: control characters, which a terminal
+// would obey, are shown as \xNN.
+void Complain(const std::string& message) {
+  std::string text;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n') || byte == 0x7f) {
+      text += fmt::format("\\x{:02x}", byte);
+    } else {
+      text += c;
+    }
+  }
+  std::fprintf(stderr, "nibble: %s\n", text.c_str());
+}
+
 int ExitCode(const Error& error) {
   return error.kind == ErrorKind::kBadInput || error.kind == ErrorKind::kNoRoom ? 2 : 1;
+}
+
+// Runs the command; what it printed counts only when it has arrived.
+int Act(const std::function<Status()>& action) {
+  try {
+    if (const Status status = action(); !status) {
+      std::fflush(stdout);
+      Complain(status.error().message);
+      return ExitCode(status.error());
+    }
+    errno = 0;
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      // EPIPE: whoever read our output has gone (`nibble … | head`); nobody is left to be told.
+      const std::string why = errno != 0 ? std::strerror(errno) : "an earlier write failed";
+      if (errno != EPIPE) Complain("standard output: " + why);
+      return 1;
+    }
+    return 0;
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::broken_pipe) {
+      Complain(std::string("cannot write: ") + error.what());
+    }
+    return 1;
+  } catch (const std::bad_alloc&) {
+    Complain("out of memory");
+    return 2;
+  } catch (const std::exception& error) {
+    Complain(std::string("unexpected failure: ") + error.what());
+    return 1;
+  }
 }
 
 }  // namespace
 
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  // Line editing needs to know that the terminal speaks UTF-8; numbers stay as in C.
+  if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
+    std::setlocale(LC_CTYPE, "C.UTF-8");
+  }
   CLI::App app{"nibble: runs language models on the CPU and moves fewer bytes per token."};
   app.name("nibble");
   app.set_version_flag("--version", std::string("nibble ") + NIBBLE_VERSION);
@@ -83,29 +130,19 @@ int Main(int argc, char** argv) {
     command->footer(command->get_footer() + "\n" + CommonFlagsHelp(app));
   }
 
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (const std::string unknown = UnknownCommand(app, arguments); !unknown.empty()) {
+    Complain("there is no command '" + unknown + "'; nibble --help lists them");
+    return 2;
+  }
+  arguments = WithEnvironment(app, arguments);
+  std::ranges::reverse(arguments);  // as CLI11 wants them
   try {
-    app.parse(argc, argv);
+    app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  try {
-    const Status status = action();
-    if (status) return 0;
-    std::fflush(stdout);
-    std::fprintf(stderr, "nibble: %s\n", status.error().message.c_str());
-    return ExitCode(status.error());
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "nibble: out of memory\n");
-    return 2;
-  } catch (const std::system_error& error) {
-    // Whoever read our output has gone (`nibble … | head`): nobody is left to be told.
-    if (error.code() == std::errc::broken_pipe) return 1;
-    std::fprintf(stderr, "nibble: unexpected failure: %s\n", error.what());
-    return 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "nibble: unexpected failure: %s\n", error.what());
-    return 1;
-  }
+  return Act(action);
 }
 
 }  // namespace nibble::cli

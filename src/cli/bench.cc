@@ -279,6 +279,7 @@ void AddBenchCommand(const CommandContext& context) {
   const auto list = [&](const char* name, std::vector<int>& values, const char* help, int least) {
     command->add_option(name, values, help)
         ->delimiter(',')
+        ->allow_extra_args(false)
         ->check(CLI::Range(least, 1 << 20))
         ->capture_default_str();
   };

@@ -33,24 +33,19 @@ class Chat {
     fmt::print("{}. /help lists commands.\n",
                chat_ ? "Chat" : "This model has no chat template: it continues your text");
     const InterruptGuard guard;
-    bool interrupted = false;
     while (true) {
       const std::unique_ptr<char, decltype(&std::free)> line(readline("> "), &std::free);
       if (!line) {
-        // End of input, or Ctrl-C (the read was interrupted).
         std::fputc('\n', stdout);
-        if (!InterruptGuard::Take() || interrupted) return {};
-        interrupted = true;
-        fmt::print("(Ctrl-C again to leave)\n");
+        if (!InterruptGuard::Take()) return {};  // end of input
+        if (!StayAfterInterrupt()) return {};
         continue;
       }
       if (InterruptGuard::Take()) {
-        if (interrupted) return {};
-        interrupted = true;
-        fmt::print("(Ctrl-C again to leave)\n");
+        if (!StayAfterInterrupt()) return {};
         continue;
       }
-      interrupted = false;
+      interrupted_ = false;
       const std::string text = line.get();
       if (text.empty()) continue;
       add_history(text.c_str());
@@ -65,6 +60,14 @@ class Chat {
   }
 
  private:
+  // Ctrl-C at the prompt: the second in a row leaves; the one that stopped an answer counts.
+  bool StayAfterInterrupt() {
+    if (interrupted_) return false;
+    interrupted_ = true;
+    fmt::print("(Ctrl-C again to leave)\n");
+    return true;
+  }
+
   // False: leave.
   bool Command(const std::string& text) {
     const size_t space = text.find(' ');
@@ -105,7 +108,7 @@ class Chat {
     while (true) {
       NIBBLE_TRY(std::vector<TokenId> ids, EncodeChat(engine_, *chat_, Messages()));
       if (std::ssize(ids) + room <= context || turns_.size() < 3) {
-        if (dropped > 0) {
+        if (dropped > 0 && std::ssize(ids) < context) {
           fmt::print(stderr, "(context of {} tokens is full: dropped the oldest {} turn{})\n",
                      context, dropped, dropped == 1 ? "" : "s");
         }
@@ -117,9 +120,11 @@ class Chat {
   }
 
   Status Answer(const std::string& text) {
+    // A question that is refused leaves the conversation as it was, dropped turns included.
+    const std::vector<ChatMessage> before = turns_;
     turns_.push_back({"user", text});
     const auto give_up = [&](const Error& error) -> Status {
-      turns_.pop_back();
+      turns_ = before;
       return std::unexpected(error);
     };
     Request request;
@@ -134,7 +139,10 @@ class Chat {
       std::fflush(stdout);
     });
     if (!answer) return give_up(answer.error());
-    fmt::print("{}\n", answer->finish.reason == FinishReason::kCancelled ? " (stopped)" : "");
+    interrupted_ = answer->finish.reason == FinishReason::kCancelled;
+    const bool cut = answer->finish.reason == FinishReason::kLength;
+    fmt::print("{}\n", interrupted_ ? " (stopped; Ctrl-C again to leave)" : "");
+    if (cut && settings_.max_tokens < 0) fmt::print(stderr, "(cut: the context is full)\n");
     turns_.push_back({"assistant", answer->text});
     settings_.sampling.seed += 1;  // the same question asked again may get another answer
     if (settings_.show_stats) {
@@ -149,6 +157,7 @@ class Chat {
   ChatSettings settings_;
   std::string system_;
   std::vector<ChatMessage> turns_;
+  bool interrupted_ = false;  // the last thing was a Ctrl-C
 };
 
 }  // namespace

@@ -27,7 +27,10 @@ struct EvalFlags {
 };
 
 Result<std::vector<TokenId>> ReadIds(const std::string& path) {
-  NIBBLE_TRY(const JsonDocument document, JsonDocument::ReadFile(path));
+  NIBBLE_TRY(std::string json, ReadTextFile(path, JsonLimits{}.max_bytes));
+  const auto parsed = JsonDocument::Parse(std::move(json));
+  if (!parsed) return Within(path, parsed.error());
+  const JsonDocument& document = *parsed;
   const auto array = document.root().AsArray();
   if (!array) return Within(path, array.error());
   std::vector<TokenId> ids;
@@ -99,6 +102,7 @@ Status RunEval(const GlobalFlags& flags, const EvalFlags& own) {
   std::vector<TokenId> ids;
   if (own.ids_file.empty()) {
     NIBBLE_TRY(text, ReadTextFile(own.text));
+    NIBBLE_RETURN_IF_ERROR(CheckUtf8(own.text, text));
   } else {
     NIBBLE_TRY(ids, ReadIds(own.ids_file));
   }

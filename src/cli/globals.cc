@@ -34,6 +34,15 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
       ->type_name("N")
       ->group(group);
   app.add_option("--seed", flags.seed, "Seed of sampling; default: random and printed")
+      ->check(CLI::Validator(
+          [](const std::string& text) -> std::string {
+            uint64_t seed = 0;
+            const char* end = text.data() + text.size();
+            const auto [last, error] = std::from_chars(text.data(), end, seed);
+            if (error == std::errc() && last == end) return "";
+            return "expected a whole number from 0 to 18446744073709551615, found " + text;
+          },
+          "", "seed"))
       ->type_name("N")
       ->group(group);
   app.add_flag("--json", flags.json, "One JSON object on standard output, nothing else there")

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "platform/clock.h"
+#include "tokenizer/utf8.h"
 
 namespace nibble::cli {
 
@@ -19,6 +20,18 @@ std::string FormatRate(double rate) {
 }
 
 bool IsTerminal(FILE* stream) { return isatty(fileno(stream)) == 1; }
+
+Status CheckUtf8(const std::string& what, std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = Utf8CharLength(text.substr(at));
+    if (length == 0) {
+      return BadInput("{}: expected UTF-8, found the byte 0x{:02x} at offset {}", what,
+                      static_cast<unsigned char>(text[at]), at);
+    }
+    at += length;
+  }
+  return {};
+}
 
 Result<std::string> ReadTextFile(const std::string& path, size_t limit) {
   FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");

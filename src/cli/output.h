@@ -12,6 +12,9 @@ namespace nibble::cli {
 std::string FormatRate(double rate);  // "1234", "56.7", "3.21"
 
 bool IsTerminal(FILE* stream);
+// Error: the text is no UTF-8; names the first wrong byte and its place.
+Status CheckUtf8(const std::string& what, std::string_view text);
+
 // Whole text of a file, or of standard input for "-". At most `limit` bytes.
 Result<std::string> ReadTextFile(const std::string& path, size_t limit = size_t{1} << 30);
 

@@ -47,6 +47,7 @@ Result<std::vector<TokenId>> PromptIds(const Engine& engine, const RunFlags& own
     return ids;
   }
   if (text.empty()) return BadInput("the prompt is empty");
+  NIBBLE_RETURN_IF_ERROR(CheckUtf8("the prompt", text));
   if (!own.raw) {
     NIBBLE_TRY(const auto chat, LoadChatTemplate(engine, own.chat_template));
     if (chat) {
@@ -192,6 +193,7 @@ void AddRunCommand(const CommandContext& context) {
           ->excludes(prompt);
   command->add_option("--ids", own->ids, "Token ids as the prompt: 1,2,3")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->excludes(prompt)
       ->excludes(file);
   command->add_option("--system", own->system, "System message");
@@ -201,7 +203,8 @@ void AddRunCommand(const CommandContext& context) {
       ->add_option("-n,--max-tokens", own->max_tokens,
                    "Most tokens to generate; default: until the answer or the context ends")
       ->check(CLI::Range(-1, 1 << 24));
-  command->add_option("--stop", own->stop, "End before this text; may be given several times");
+  command->add_option("--stop", own->stop, "End before this text; may be given several times")
+      ->allow_extra_args(false);  // else CLI11 takes the model behind it, and [brackets] apart
   command->add_flag("--ignore-eos", own->ignore_eos, "Go on behind end-of-text tokens");
   command->add_flag("--stats", own->stats, "Speed and bytes per token, on standard error");
   AddSamplingFlags(*command, *own);

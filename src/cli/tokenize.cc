@@ -121,6 +121,7 @@ Status RunTokenize(const GlobalFlags& flags, const TokenizeFlags& own) {
     NIBBLE_TRY(text, ReadTextFile(own.file.empty() ? "-" : own.file));
   }
 
+  NIBBLE_RETURN_IF_ERROR(CheckUtf8("the text", text));
   std::vector<TokenId> ids;
   if (own.decode) {
     NIBBLE_TRY(ids, ParseIds(text));

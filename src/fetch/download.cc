@@ -116,8 +116,10 @@ class Downloader {
     return {};
   }
 
-  Status Report() const {
-    if (!options_.progress || options_.progress(part_.bytes(), total_)) return {};
+  // Once the caller has said stop it is stopped: a caller may say so once only.
+  Status Report() {
+    if (!stopped_) stopped_ = options_.progress && !options_.progress(part_.bytes(), total_);
+    if (!stopped_) return {};
     return Fail(ErrorKind::kCancelled, "{}: stopped; the next pull goes on from {}", ShownUrl(url_),
                 FormatBytes(static_cast<double>(part_.bytes())));
   }
@@ -319,6 +321,7 @@ class Downloader {
   uint64_t limit_ = 0;
   bool body_begun_ = false;
   bool transient_ = false;
+  bool stopped_ = false;  // by the progress callback
   Status failure_;
   char error_text_[CURL_ERROR_SIZE] = {};
 };

@@ -118,7 +118,12 @@ TEST_F(DownloadTest, ALaterCallResumesAnEarlierOne) {
   const std::string body = Body();
   const TestServer server(
       [&](const auto& request, const auto& send) { Honest(body, request, send); });
-  options_.progress = [](uint64_t done, uint64_t) { return done < 1; };
+  // Says stop once, as an interrupted program does.
+  options_.progress = [said = false](uint64_t done, uint64_t) mutable {
+    const bool stop = done > 0 && !said;
+    said = said || stop;
+    return !stop;
+  };
   const auto stopped = Get(server);
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().kind, ErrorKind::kCancelled);

@@ -62,6 +62,15 @@ class Strip final : public Normalizer {
   bool left_, right_;
 };
 
+// A text grows by a few times at most ("▁" for a blank); a file that asks for more asks for all our
+// memory, the more so with several such rules in a row.
+Status CheckGrowth(std::string_view text, size_t matches, std::string_view content) {
+  const size_t limit = 16 * text.size() + 4096;
+  if (matches == 0 || content.size() <= limit / matches) return {};
+  return BadInput("normalizer 'Replace': {} times {} bytes would make a text of {} bytes too long",
+                  matches, content.size(), text.size());
+}
+
 class Replace final : public Normalizer {
  public:
   Replace(Regex pattern, std::string content)
@@ -70,6 +79,7 @@ class Replace final : public Normalizer {
     RegexMatcher matcher(pattern_, text.size());
     std::vector<MatchRange> matches;
     NIBBLE_RETURN_IF_ERROR(matcher.FindAll(text, matches));
+    NIBBLE_RETURN_IF_ERROR(CheckGrowth(text, matches.size(), content_));
     std::string out;
     size_t previous = 0;
     for (const MatchRange& m : matches) {
@@ -95,7 +105,9 @@ class ReplaceText final : public Normalizer {
     std::string out;
     out.reserve(text.size() + text.size() / 4);
     size_t previous = 0;
+    size_t matches = 0;
     for (size_t at; (at = text.find(pattern_, previous)) != std::string::npos;) {
+      NIBBLE_RETURN_IF_ERROR(CheckGrowth(text, ++matches, content_));
       out.append(text, previous, at - previous);
       out += content_;
       previous = at + pattern_.size();

@@ -50,6 +50,35 @@ class Flags(CliTest):
         self.assert_refused(nibble("run", "shakespeare", "-p", ""))
         self.assert_refused(nibble("run", "shakespeare"))
 
+    def test_text_that_is_no_utf8(self):
+        with tempfile.NamedTemporaryFile("wb") as file:
+            file.write(b"good \xff bad")
+            file.flush()
+            for command in (["run", "shakespeare"], ["tokenize", "shakespeare"]):
+                self.assert_refused(nibble(*command, "-f", file.name), "0xff", "offset 5")
+
+    def test_seed_out_of_range(self):
+        for seed in ("18446744073709551616", "-1", "1.5"):
+            self.assert_refused(nibble("run", "shakespeare", "-p", "a", "--seed", seed), seed)
+
+    def test_environment_of_another_command_does_not_matter(self):
+        done = nibble("list", environment={"NIBBLE_PROMPT": "hi", "NIBBLE_BATCH": "x"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_refused(nibble("bench", "shakespeare", environment={"NIBBLE_PROMPT": "hi"}),
+                            "hi")
+
+    def test_unknown_command_is_named(self):
+        self.assert_refused(nibble("rum"), "rum")
+
+    def test_output_that_cannot_be_written(self):
+        for command in (["list"], ["run", "shakespeare", "-p", "ROMEO:", "-n", "4"],
+                        ["tokenize", "shakespeare", "-p", "ROMEO:", "--json"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([BINARY, *command], stdout=full, stderr=subprocess.PIPE,
+                                      stdin=subprocess.DEVNULL, text=True, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("No space left", done.stderr)
+
     def test_wrong_sampling_values(self):
         for flag, value in (("--temp", "nan"), ("--temp", "-1"), ("--top-p", "2"),
                             ("--min-p", "-0.5"), ("--top-k", "-3"), ("--repeat-penalty", "0")):
@@ -129,6 +158,19 @@ class Files(CliTest):
             with self.subTest(key=key, value=value):
                 self.write("config.json", json.dumps(config | {key: value}).encode())
                 self.assert_refused(limited("run", self.folder.name, "--ids", "1,2"))
+
+
+class Tokenizers(CliTest):
+    def test_normaliser_that_multiplies_the_text(self):
+        rule = {"type": "Replace", "pattern": {"String": "l"}, "content": "l" * 1000}
+        tokenizer = {"version": "1.0", "added_tokens": [], "pre_tokenizer": None, "decoder": None,
+                     "post_processor": None,
+                     "normalizer": {"type": "Sequence", "normalizers": [rule] * 4},
+                     "model": {"type": "BPE", "vocab": {"l": 0}, "merges": []}}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tokenizer.json"
+            path.write_text(json.dumps(tokenizer), encoding="utf-8")
+            self.assert_refused(limited("tokenize", "--tokenizer", path, "-p", "hello"), "Replace")
 
 
 class Templates(CliTest):

@@ -57,6 +57,19 @@ class Run(CliTest):
         self.assertEqual(cut["finish_reason"], "stop")
         self.assertEqual(cut["text"], free["text"][:free["text"].index(stop)])
 
+    def test_stop_strings_are_taken_as_they_are(self):
+        answer = self.run_json("run", "--stop", "[e]", "--stop", "zzz", "shakespeare", "-p", "ROMEO:",
+                               "-n", "40", "--temp", "0")
+        self.assertEqual(answer["finish_reason"], "length")
+
+    def test_environment_goes_before_the_config_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
+            config.write("[run]\nmax-tokens = 9\n")
+            config.flush()
+            answer = self.run_json("run", "shakespeare", "-p", "ROMEO:", "--config", config.name,
+                                   environment={"NIBBLE_MAX_TOKENS": "4"})
+        self.assertEqual(answer["generated_tokens"], 4)
+
     def test_prompt_from_file_and_standard_input(self):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("ROMEO:")

@@ -81,6 +81,7 @@ constexpr std::array<Architecture, 8> kArchitectures = {{
      .hf_norm_plus_one = true,
      .post_norms = true,
      .scaled_embedding = true,
+     .attention_soft_cap = true,
      .gguf_window_pattern = 2},
     {.name = "gemma3",
      .gguf = WithNorms(kGgufNaming, {"attn_norm", "attn_q_norm", "attn_k_norm",

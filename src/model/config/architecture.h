@@ -71,6 +71,7 @@ struct Architecture {
   bool post_norms = false;
   bool learned_positions = false;
   bool scaled_embedding = false;       // by sqrt(width)
+  bool attention_soft_cap = false;     // scores are capped (a cap in another file is ignored)
   bool gguf_interleaved_rope = false;  // GGUF files hold Q and K permuted for pairs (2i, 2i+1)
   bool two_ropes = false;              // windowed layers rotate by a base of their own
   // attention.sliding_window of GGUF: every n-th layer is global; 0: all layers see the window; -1:

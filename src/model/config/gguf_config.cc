@@ -248,11 +248,11 @@ Status ReadAttentionScale(const Keys& keys, const Architecture& architecture, Mo
   }
   NIBBLE_TRY(const double scale, keys.DoubleOr("attention.scale", 0));
   config.attention_scale = static_cast<float>(scale > 0 ? scale : 1 / std::sqrt(scalar));
-  const bool caps = architecture.name == "gemma2";
+  const bool caps = architecture.attention_soft_cap;
   NIBBLE_TRY(const double attention_cap,
              keys.DoubleOr("attn_logit_softcapping", caps ? 50.0 : 0.0));
   NIBBLE_TRY(const double final_cap, keys.DoubleOr("final_logit_softcapping", caps ? 30.0 : 0.0));
-  config.attention_soft_cap = static_cast<float>(attention_cap);
+  config.attention_soft_cap = caps ? static_cast<float>(attention_cap) : 0;
   config.final_soft_cap = static_cast<float>(final_cap);
   return {};
 }
