@@ -45,16 +45,6 @@ class Descriptor {
   int fd_;
 };
 
-bool WriteAll(int fd, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return true;
-}
-
 }  // namespace
 
 Result<AlignedBuffer> AlignedBuffer::Allocate(size_t bytes) {
@@ -181,30 +171,6 @@ ResidentBytes ReadResidentBytes() {
     resident.private_ = shown > shared ? (shown - shared) * PageSize() : 0;
   }
   return resident;
-}
-
-Status WriteFileAtomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  std::string temporary = path.string() + ".XXXXXX";
-  Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!file.ok()) return IoError("{}: cannot create: {}", temporary, ErrnoText());
-  const auto failed = [&](const char* what) {
-    const std::string reason = ErrnoText();
-    ::unlink(temporary.c_str());
-    return IoError("{}: cannot {}: {}", path.string(), what, reason);
-  };
-  // mkostemp makes the file private; give it the rights any new file gets.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  if (::fchmod(file.get(), 0666 & ~mask) != 0) return failed("set permissions");
-  if (!WriteAll(file.get(), bytes)) return failed("write");
-  if (::fsync(file.get()) != 0) return failed("sync");
-  if (file.Close() != 0) return failed("close");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return failed("rename");
-  // The new name itself must survive a crash too.
-  const std::filesystem::path parent = path.parent_path().empty() ? "." : path.parent_path();
-  const Descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.ok()) ::fsync(folder.get());
-  return {};
 }
 
 }  // namespace nibble

@@ -69,8 +69,4 @@ struct ResidentBytes {
 };
 ResidentBytes ReadResidentBytes();
 
-// Writes a whole file under a temporary name in the same folder, syncs and renames: a reader sees
-// the old file or the new one.
-Status WriteFileAtomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
-
 }  // namespace nibble

@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
-
 TEST(AlignedBuffer, IsAlignedZeroedAndWritable) {
   for (size_t bytes : {size_t{1}, size_t{64}, size_t{4097}, (size_t{4} << 20) + 5}) {
     auto buffer = AlignedBuffer::Allocate(bytes);
@@ -62,7 +60,7 @@ TEST(MappedFile, ShowsTheBytesAlsoAfterDrop) {
   const fs::path path = dir.path() / "a.bin";
   std::string text(100000, 'x');
   text[99999] = 'z';
-  ASSERT_TRUE(WriteFileAtomically(path, BytesOf(text)));
+  std::ofstream(path, std::ios::binary) << text;
   auto file = MappedFile::Open(path);
   ASSERT_TRUE(file);
   ASSERT_EQ(file->bytes().size(), text.size());
@@ -80,7 +78,7 @@ TEST(MappedFile, ShowsTheBytesAlsoAfterDrop) {
 
 TEST(MappedFile, EmptyFileHasNoBytes) {
   const testing::TempDir dir;
-  ASSERT_TRUE(WriteFileAtomically(dir.path() / "e", {}));
+  std::ofstream(dir.path() / "e", std::ios::binary).close();
   const auto file = MappedFile::Open(dir.path() / "e");
   ASSERT_TRUE(file);
   EXPECT_TRUE(file->bytes().empty());
@@ -96,26 +94,6 @@ TEST(MappedFile, WhatIsNoRegularFileIsBadInput) {
     EXPECT_EQ(file.error().kind, ErrorKind::kBadInput);
     EXPECT_NE(file.error().message.find(path.string()), std::string::npos);
   }
-}
-
-TEST(WriteFileAtomically, ReplacesAndLeavesNothingElse) {
-  const testing::TempDir dir;
-  const fs::path path = dir.path() / "a.txt";
-  ASSERT_TRUE(WriteFileAtomically(path, BytesOf("old and long")));
-  ASSERT_TRUE(WriteFileAtomically(path, BytesOf("new")));
-  EXPECT_EQ(testing::ReadFile(path), "new");
-  EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()), 1);
-}
-
-TEST(WriteFileAtomically, FailureKeepsTheOldStateAndNamesThePlace) {
-  const testing::TempDir dir;
-  const auto missing = WriteFileAtomically(dir.path() / "no/such/a", BytesOf("x"));
-  ASSERT_FALSE(missing);
-  EXPECT_EQ(missing.error().kind, ErrorKind::kIo);
-  fs::create_directories(dir.path() / "folder/inside");
-  EXPECT_FALSE(WriteFileAtomically(dir.path() / "folder", BytesOf("x")));
-  EXPECT_TRUE(fs::is_directory(dir.path() / "folder"));
-  EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()), 1);
 }
 
 TEST(ResidentBytes, GrowsByWhatIsTouched) {
