@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "platform/memory.h"
+#include "container/output_file.h"
 
 namespace nibble {
 namespace fs = std::filesystem;
@@ -31,7 +31,9 @@ std::optional<PartOrigin> PartOrigin::Read(const fs::path& path) {
 
 Status PartOrigin::Write(const fs::path& path) const {
   const std::string text = fmt::format("{}\n{}\n{}\n{}\n", url, etag, sha256, total);
-  return WriteFileAtomically(path, std::as_bytes(std::span(text)));
+  NIBBLE_TRY(OutputFile file, OutputFile::Create(path));
+  NIBBLE_RETURN_IF_ERROR(file.Write(text));
+  return file.Commit();
 }
 
 Status PartFile::Open(const fs::path& path) {

@@ -36,7 +36,7 @@ class PartFile {
   Status Clear();  // empties it
   Status Append(std::string_view data);
   // Gives the file, synced, its final name. What is written at once goes through
-  // WriteFileAtomically; a part must outlive the process under a name of its own.
+  // OutputFile; a part must outlive the process under a name of its own.
   Status Commit(const std::filesystem::path& target);
 
   uint64_t bytes() const { return bytes_; }
