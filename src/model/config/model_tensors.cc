@@ -3,14 +3,8 @@
 #include <algorithm>
 
 namespace nibble {
-namespace {
 
-struct Shape {
-  int rows = 0;
-  int cols = 0;
-};
-
-Shape LinearShape(const ModelConfig& config, Linear linear) {
+MatrixShape LinearShape(const ModelConfig& config, Linear linear) {
   const int query = config.heads * config.head_dim;
   const int kv = config.kv_heads * config.head_dim;
   switch (linear) {
@@ -30,6 +24,8 @@ Shape LinearShape(const ModelConfig& config, Linear linear) {
   return {};
 }
 
+namespace {
+
 class TensorFinder {
  public:
   TensorFinder(const TensorSource& source, const ModelConfig& config, const TensorRules& rules)
@@ -40,7 +36,7 @@ class TensorFinder {
  private:
   // The stored tensor of a name under any prefix, marked as used; null when absent.
   const SourceTensor* Take(const std::string& name);
-  Result<MatrixRef> Matrix(const std::string& name, Shape expected);
+  Result<MatrixRef> Matrix(const std::string& name, MatrixShape expected);
   Result<VectorRef> Vector(const std::string& name, int size, bool optional);
   Result<NormRef> FindNorm(const std::string& name, int size);
   Status FindLinears(const std::string& prefix, LayerTensors& layer);
@@ -75,7 +71,7 @@ Status CheckFormat(const SourceTensor& tensor) {
   return BadInput("tensor '{}': type {} is not a weight format", tensor.name, tensor.type_name);
 }
 
-Result<MatrixRef> TensorFinder::Matrix(const std::string& name, Shape expected) {
+Result<MatrixRef> TensorFinder::Matrix(const std::string& name, MatrixShape expected) {
   const SourceTensor* tensor = Take(name);
   if (tensor == nullptr) {
     return BadInput("tensor '{}' is missing (expected {} x {})", Expected(name), expected.rows,
@@ -127,8 +123,8 @@ Status TensorFinder::FindLinears(const std::string& prefix, LayerTensors& layer)
   const auto& names = rules_.naming->linears;
   for (size_t i = 0; i < kLinears; ++i) {
     if (names[i].empty()) continue;
-    const Shape own = LinearShape(config_, static_cast<Linear>(i));
-    Shape whole{.rows = 0, .cols = own.cols};
+    const MatrixShape own = LinearShape(config_, static_cast<Linear>(i));
+    MatrixShape whole{.rows = 0, .cols = own.cols};
     int first = 0;
     for (size_t j = 0; j < kLinears; ++j) {
       if (names[j] != names[i]) continue;
@@ -137,7 +133,7 @@ Status TensorFinder::FindLinears(const std::string& prefix, LayerTensors& layer)
       if (j < i) first += rows;
     }
     const bool transposed = rules_.naming->transposed;
-    const Shape stored = transposed ? Shape{whole.cols, whole.rows} : whole;
+    const MatrixShape stored = transposed ? MatrixShape{whole.cols, whole.rows} : whole;
     const std::string name = prefix + std::string(names[i]);
     LinearRef& linear = layer.linears[i];
     NIBBLE_TRY(linear.weight, Matrix(name + ".weight", stored));

@@ -11,6 +11,13 @@
 
 namespace nibble {
 
+// rows = outputs, cols = inputs.
+struct MatrixShape {
+  int rows = 0;
+  int cols = 0;
+};
+MatrixShape LinearShape(const ModelConfig& config, Linear linear);
+
 // A matrix [rows = outputs][cols = inputs] inside a stored tensor: all of it, or some of its rows
 // where several linears are stored as one. Of a transposed tensor {in, out} the rows are columns.
 struct MatrixRef {

@@ -8,6 +8,8 @@
 #include <numbers>
 #include <string>
 
+#include "model/config/model_tensors.h"
+
 namespace nibble {
 namespace {
 
@@ -121,12 +123,7 @@ class Builder {
 
   void Layer(int layer) {
     const std::string prefix = std::string(naming_.layers) + std::to_string(layer) + ".";
-    const int q = config_.heads * config_.head_dim;
-    const int kv = config_.kv_heads * config_.head_dim;
-    const std::array<int, kLinears> rows = {
-        q, kv, kv, config_.width, config_.ffn_width, config_.ffn_width, config_.width};
-    const std::array<int, kLinears> cols = {config_.width, config_.width, config_.width,    q,
-                                            config_.width, config_.width, config_.ffn_width};
+    const auto shape = [&](size_t i) { return LinearShape(config_, static_cast<Linear>(i)); };
     // Linears stored as one tensor are made as one, of the first one's role.
     for (size_t i = 0; i < kLinears;) {
       if (naming_.linears[i].empty()) {
@@ -134,13 +131,13 @@ class Builder {
         continue;
       }
       size_t last = i;
-      int total = rows[i];
+      int total = shape(i).rows;
       while (last + 1 < kLinears && naming_.linears[last + 1] == naming_.linears[i]) {
-        total += rows[++last];
+        total += shape(++last).rows;
       }
       const auto role = static_cast<TensorRole>(static_cast<size_t>(TensorRole::kAttnQuery) + i);
       const TensorPlace place{role, layer, static_cast<int>(config_.layers.size()),
-                              config_.heads / config_.kv_heads, cols[i]};
+                              config_.heads / config_.kv_heads, shape(i).cols};
       Matrix(prefix + std::string(naming_.linears[i]), place, total);
       i = last + 1;
     }
