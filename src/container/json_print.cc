@@ -46,7 +46,10 @@ void AppendDouble(double value, std::string& out) {
   } else if (std::isinf(value)) {
     out += value > 0 ? "Infinity" : "-Infinity";
   } else {
+    const size_t start = out.size();
     fmt::format_to(std::back_inserter(out), "{}", value);
+    // As Python writes it: 4.0 stays a double when it is read again, and -0.0 keeps its sign.
+    if (out.find_first_of(".e", start) == std::string::npos) out += ".0";
   }
 }
 
