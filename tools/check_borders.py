@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 EVERYWHERE = {"base", "platform"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/[^"]+"', re.MULTILINE)
 LIBRARY = re.compile(r"(?:nibble_library|nibble_test)\s*\(([^()]*)\)")
-KEYWORDS = {"DIR", "DEPS", "LIBS", "PRIVATE_LIBS", "EXCLUDE", "TEST_LIBS", "SOURCES"}
+KEYWORDS = {"DIR", "DEPS", "LIBS", "PRIVATE_LIBS", "EXCLUDE", "TEST_LIBS", "SOURCES",
+            "ALONE"}
 
 
 def read_table(page):

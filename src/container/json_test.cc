@@ -41,8 +41,9 @@ TEST(Json, ReadsValues) {
   EXPECT_EQ(root.Find("b")->Find("c")->GetInt("d").value(), 1000);
   EXPECT_EQ(root.GetInt("e").value(), 7);
   EXPECT_FALSE(root.Find("z").has_value());
-  EXPECT_EQ(root.ToString(),
-            R"({"a": [1, -2.5, true, false, null, "x", [], {}], "b": {"c": {"d": 1000.0}}, "e": 7})");
+  EXPECT_EQ(
+      root.ToString(),
+      R"({"a": [1, -2.5, true, false, null, "x", [], {}], "b": {"c": {"d": 1000.0}}, "e": 7})");
 }
 
 TEST(Json, KeepsTheOrderOfMembersAndTheLastOfEqualKeys) {

@@ -70,7 +70,7 @@ struct Engine::Impl {
         decoder(std::move(decoder_in)),
         tokenizer(std::move(tokenizer_in)),
         storage(std::move(storage_in)),
-        plan(std::move(plan_in)),
+        plan(plan_in),
         executor(*decoder, storage) {}
 
   std::unique_ptr<ThreadPool> pool;
@@ -90,7 +90,7 @@ Result<EnginePlan> Engine::Plan(const std::filesystem::path& path, const EngineO
 
 Result<EnginePlan> Engine::Plan(const ModelFile& file, const EngineOptions& options) {
   NIBBLE_TRY(Prepared prepared, Prepare(file, options));
-  return std::move(prepared.pools.plan);
+  return prepared.pools.plan;
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(const std::filesystem::path& path,
