@@ -25,11 +25,11 @@ constexpr int64_t kLanes = 8;
 #define NIBBLE_INT8(i) "%{vex%} vpdpbusd " NIBBLE_R(14) "," NIBBLE_R(15) "," NIBBLE_R(i) "\n"
 #define NIBBLE_INT4 NIBBLE_INT8
 #else
-#define NIBBLE_INT8(i)                                              \
+#define NIBBLE_INT8(i) \
   "vpmaddubsw " NIBBLE_R(14) "," NIBBLE_R(15) "," NIBBLE_R(13) "\n" \
   "vpmaddwd " NIBBLE_R(12) "," NIBBLE_R(13) "," NIBBLE_R(13) "\n"   \
   "vpaddd " NIBBLE_R(13) "," NIBBLE_R(i) "," NIBBLE_R(i) "\n"
-#define NIBBLE_INT4(i)                                              \
+#define NIBBLE_INT4(i) \
   "vpmaddubsw " NIBBLE_R(14) "," NIBBLE_R(15) "," NIBBLE_R(13) "\n" \
   "vpaddw " NIBBLE_R(13) "," NIBBLE_R(i) "," NIBBLE_R(i) "\n"
 #endif
@@ -39,7 +39,7 @@ constexpr int64_t kLanes = 8;
 #define NIBBLE_CLEAR NIBBLE_REPEAT12(NIBBLE_ZERO) NIBBLE_ZERO(12) NIBBLE_ZERO(14) NIBBLE_ZERO(15)
 #define NIBBLE_END "vzeroupper\n"
 #else  // NEON with dot products
-#define NIBBLE_CLOBBERS                                                                      \
+#define NIBBLE_CLOBBERS \
   "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v14", "v15"
 constexpr int64_t kLanes = 4;
 #define NIBBLE_INT8(i) "sdot v" #i ".4s, v14.16b, v15.16b\n"
