@@ -56,7 +56,7 @@ int ExitCode(const Error& error) {
 }
 
 // Runs the command; what it printed counts only when it has arrived.
-int Act(const std::function<Status()>& action) {
+int RunAction(const std::function<Status()>& action) {
   try {
     if (const Status status = action(); !status) {
       std::fflush(stdout);
@@ -142,7 +142,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return Act(action);
+  return RunAction(action);
 }
 
 }  // namespace nibble::cli
