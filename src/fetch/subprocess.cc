@@ -12,7 +12,6 @@
 #include <thread>
 #include <utility>
 
-extern char** environ;
 
 namespace nibble {
 namespace {
