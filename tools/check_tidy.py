@@ -48,7 +48,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--budget", type=float, default=300, help="seconds; 0 for none")
+    parser.add_argument("--budget", type=float, default=120, help="seconds; 0 for none")
     parser.add_argument("--all", action="store_true")
     arguments = parser.parse_args()
     commands = json.loads((arguments.build / "compile_commands.json").read_text())

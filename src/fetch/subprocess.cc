@@ -12,7 +12,6 @@
 #include <thread>
 #include <utility>
 
-
 namespace nibble {
 namespace {
 
