@@ -152,7 +152,7 @@ class Fuse final : public DecoderStep {
   void Apply(std::vector<std::string>& tokens) const override {
     std::string all;
     for (const std::string& token : tokens) all += token;
-    tokens.assign(1, std::move(all));
+    tokens.assign(1, all);
   }
   std::string Middle(std::string token) const override { return token; }
 };

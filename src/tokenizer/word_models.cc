@@ -65,7 +65,8 @@ class WordPiece final : public TokenModel {
         const bool boundary =
             end == word.size() || (static_cast<uint8_t>(word[end]) & 0xC0) != 0x80;
         candidate.resize(prefix.size() + length);
-        if (boundary && (id = index_.Find(candidate)) >= 0) break;
+        if (boundary) id = index_.Find(candidate);
+        if (id >= 0) break;
       }
       if (id < 0) return false;
       out.emplace_back(id);
