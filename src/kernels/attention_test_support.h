@@ -9,6 +9,7 @@
 
 #include "format/small_float.h"
 #include "kernels/attention.h"
+#include "kernels/attention_naive.h"
 #include "kernels/kernel_test_support.h"
 #include "platform/thread_pool.h"
 
@@ -88,54 +89,17 @@ class AttentionFixture {
   }
 
   // Compares one row and head with the naive formula in double.
-  void ExpectNear(int token, int head, const float* got) const {
-    const AttentionShape s = shape();
-    const int kv_head = head / (s.heads / s.kv_heads);
-    const float* query = q(token) + static_cast<ptrdiff_t>(head) * s.head_dim;
-    const int begin = s.window > 0 ? std::max(0, token - s.window + 1) : 0;
-    std::vector<double> score;
-    double size = 0;  // the largest Σ |q| |k| scale: what rounding of a score is relative to
-    for (int t = begin; t <= token; ++t) {
-      double dot = 0;
-      double absolute = 0;
-      for (int d = 0; d < s.head_dim; ++d) {
-        const double product = query[d] * Stored(case_.k, k(t)[kv_head * s.head_dim + d]);
-        dot += product;
-        absolute += std::fabs(product);
-      }
-      size = std::max(size, absolute * s.scale);
-      dot *= s.scale;
-      score.push_back(s.soft_cap != 0 ? s.soft_cap * std::tanh(dot / s.soft_cap) : dot);
-    }
-    double top = *std::max_element(score.begin(), score.end());
-    if (s.sinks != nullptr) top = std::max(top, double{s.sinks[head]});
-    double sum = s.sinks != nullptr ? std::exp(s.sinks[head] - top) : 0;
-    for (double& x : score) sum += x = std::exp(x - top);
-    // Rounding: a score is off by (head_dim + 4) units of `size` (the cap adds some more of its
-    // own size); a weight by that twice (the maximum too) and 4 units; sums of 512 positions, then
-    // of splits and page rescales.
-    constexpr double kUnit = 0x1p-24;
-    const double splits = 1 + (token - begin) / 512.0;
-    const double score_units = (s.head_dim + 4) * size + 6 * std::fabs(s.soft_cap) + std::fabs(top);
-    const double units = 2 * score_units + 4 + 512 + 64 + 8 * splits + 37;
-    for (int c = 0; c < s.head_dim; ++c) {
-      double want = 0;
-      double absolute = 0;
-      for (int t = begin; t <= token; ++t) {
-        const double value = Stored(case_.v, v(t)[kv_head * s.head_dim + c]);
-        want += score[t - begin] / sum * value;
-        absolute += score[t - begin] / sum * std::fabs(value);
-      }
-      ASSERT_NEAR(got[c], want, units * kUnit * absolute)
+  void ExpectNear(int token, int head, const float* got) {
+    const NaiveAttentionRow want =
+        NaiveAttention(shape(), Sequence(0, tokens_, 0).kv, head, Position{token},
+                       q(token) + static_cast<ptrdiff_t>(head) * case_.shape.head_dim);
+    for (size_t c = 0; c < want.out.size(); ++c) {
+      ASSERT_NEAR(got[c], want.out[c], want.bound[c])
           << "token " << token << " head " << head << " channel " << c;
     }
   }
 
  private:
-  static double Stored(KvFormat format, float x) {
-    return format == KvFormat::kF16 ? F16ToF32(F32ToF16Saturating(x)) : x;
-  }
-
   AttentionCase case_;
   int tokens_;
   KvLayout layout_;
