@@ -51,13 +51,17 @@ class Model {
   }
 
   void Step(const KernelTable& kernels, int layer) {
+    const KvTable table = {.arena = arena_.data(),
+                           .page_bytes = layout_.PieceBytes() * static_cast<size_t>(layers_),
+                           .pages = pages_};
     const AttentionSequence sequence = {
         0,
         rows_,
         Position{first_},
-        {{arena_.data(), layout_.PieceBytes() * static_cast<size_t>(layers_), pages_},
-         layout_.PieceBytes() * static_cast<size_t>(layer),
-         layout_}};
+        {.table = table,
+         .layer_offset = layout_.PieceBytes() * static_cast<size_t>(layer),
+         .layout = layout_,
+         .sealed = layout_}};
     const int cols = shape_.heads * shape_.head_dim;
     Attention(kernels, pool_, shape_,
               {{&sequence, 1},

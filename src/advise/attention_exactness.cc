@@ -39,7 +39,7 @@ struct Cache {
     return {.row_begin = 0,
             .rows = rows,
             .first = Position{first},
-            .kv = {.table = table, .layer_offset = 0, .layout = layout}};
+            .kv = {.table = table, .layout = layout, .sealed = layout}};
   }
 };
 

@@ -122,7 +122,7 @@ class Job {
     int positions[kRowBlock];
     const KvView& kv = unit.sequence->kv;
     const size_t k_bytes = kv.layout.KBytes();
-    const size_t head_offset = (k_bytes + kv.layout.VBytes()) * static_cast<size_t>(unit.kv_head);
+    const size_t head_offset = kv.layout.HeadOffset(unit.kv_head);
     const int begin = std::max(unit.first_page, split * kSplitPages);
     const int end = std::min(unit.end_page, (split + 1) * kSplitPages);
     const int known = std::min(unit.end_page, end + kPrefetchPages);

@@ -45,8 +45,10 @@ class AttentionFixture {
   void ResetArena() { std::memset(arena_.data(), 0xff, arena_.size()); }
 
   AttentionSequence Sequence(int first, int rows, int row_begin) {
-    const KvTable table = {arena_.data(), layout_.PieceBytes(), pages_};
-    return {row_begin, rows, Position{first}, {table, 0, layout_}};
+    const KvTable table = {
+        .arena = arena_.data(), .page_bytes = layout_.PieceBytes(), .pages = pages_};
+    return {
+        row_begin, rows, Position{first}, {.table = table, .layout = layout_, .sealed = layout_}};
   }
 
   int q_cols() const { return case_.shape.heads * case_.shape.head_dim; }

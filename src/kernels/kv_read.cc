@@ -17,8 +17,7 @@ float ValueAt(KvFormat format, const std::byte* base, int index) {
 KvPageValues ReadKvPage(const KvView& kv, int page, int kv_head) {
   const KvLayout& layout = kv.layout;
   const int dim = layout.head_dim;
-  const std::byte* keys =
-      kv.piece(page) + (layout.KBytes() + layout.VBytes()) * static_cast<size_t>(kv_head);
+  const std::byte* keys = kv.piece(page) + layout.HeadOffset(kv_head);
   const std::byte* values = keys + layout.KBytes();
   const size_t count = static_cast<size_t>(kPageTokens) * static_cast<size_t>(dim);
   KvPageValues out{.k = std::vector<float>(count), .v = std::vector<float>(count)};

@@ -66,8 +66,7 @@ void WritePage(const AttentionKernels& kernels, const AttentionSequence& s, int 
                MatrixView<const float> k, MatrixView<const float> v) {
   const KvLayout& layout = s.kv.layout;
   const int dim = layout.head_dim;
-  std::byte* keys =
-      s.kv.piece(page) + (layout.KBytes() + layout.VBytes()) * static_cast<size_t>(head);
+  std::byte* keys = s.kv.piece(page) + layout.HeadOffset(head);
   std::byte* values = keys + layout.KBytes();
   const int first = s.first.value();
   const int begin = std::max(first, page * kPageTokens);

@@ -101,8 +101,10 @@ TEST_P(MachineBits, RopeAndAttention) {
   std::vector<PageId> pages(kTokens / kPageTokens + 1);
   for (size_t p = 0; p < pages.size(); ++p) pages[p] = PageId{static_cast<int32_t>(p)};
   AlignedBuffer arena = *AlignedBuffer::Allocate(layout.PieceBytes() * pages.size());
+  const KvTable pages_of = {
+      .arena = arena.data(), .page_bytes = layout.PieceBytes(), .pages = pages};
   const AttentionSequence sequence = {
-      0, kTokens, Position{0}, {{arena.data(), layout.PieceBytes(), pages}, 0, layout}};
+      0, kTokens, Position{0}, {.table = pages_of, .layout = layout, .sealed = layout}};
   AttentionShape shape = {kHeads, kKvHeads, kDim, 0.25F, 50, 0, nullptr};
   AttentionWorkspace workspace;
   ASSERT_TRUE(workspace.Reserve(shape, pool.size()));

@@ -201,11 +201,9 @@ void PackedDecoder::PlaceSequences(int layer, std::span<const KvGroup> groups,
   const LayerPlace place = places_[static_cast<size_t>(layer)];
   NIBBLE_CHECK(place.group >= 0);
   const KvGroup& group = groups[static_cast<size_t>(place.group)];
-  const size_t offset = group.layout.PieceBytes() * static_cast<size_t>(place.slot);
   for (size_t i = 0; i < sequences_.size(); ++i) {
-    sequences_[i].kv = {.table = batch.sequences[i].tables[static_cast<size_t>(place.group)],
-                        .layer_offset = offset,
-                        .layout = group.layout};
+    sequences_[i].kv =
+        group.View(batch.sequences[i].tables[static_cast<size_t>(place.group)], place.slot);
   }
 }
 

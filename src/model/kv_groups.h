@@ -13,9 +13,26 @@ struct ModelConfig;
 struct KvGroup {
   std::vector<int> layers;  // ascending layer indices; layer layers[i] lies at i * piece bytes
   int window = 0;           // 0: global, else positions that stay visible (own included)
-  KvLayout layout;
+  KvLayout layout;          // of open pages
+  KvLayout sealed;          // of sealed pages; equal to `layout`: pages have one form
 
-  size_t PageBytes() const { return layout.PieceBytes() * layers.size(); }
+  bool two_forms() const { return sealed != layout; }
+  int unit_pages() const { return UnitPages(sealed); }  // pages that seal together
+  // Multiples of 64, so that pages start at lines.
+  size_t PageBytes() const { return RoundUp<size_t>(layout.PieceBytes() * layers.size(), 64); }
+  size_t SealedPageBytes() const {
+    return RoundUp<size_t>(sealed.PieceBytes() * layers.size(), 64);
+  }
+  // The cache of layers[slot] of the sequence whose pages are in `table`.
+  KvView View(const KvTable& table, int slot) const {
+    const auto at = static_cast<size_t>(slot);
+    return {.table = table,
+            .layer_offset = layout.PieceBytes() * at,
+            .layout = layout,
+            .sealed_offset = sealed.PieceBytes() * at,
+            .sealed = sealed,
+            .unit_pages = unit_pages()};
+  }
 };
 
 struct KvFormats {

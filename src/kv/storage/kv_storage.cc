@@ -1,46 +1,96 @@
 #include "kv/storage/kv_storage.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "base/check.h"
 
 namespace nibble {
 
-size_t KvStorage::Bytes(std::span<const KvGroup> groups, std::span<const int> pages) {
+namespace {
+
+size_t SealedBytes(const KvGroup& group, std::span<const int> sealed_pages, size_t g) {
+  if (!group.two_forms() || sealed_pages.empty()) return 0;
+  return group.SealedPageBytes() * static_cast<size_t>(sealed_pages[g]);
+}
+
+size_t LastingPageBytes(const KvGroup& group) {
+  return group.two_forms() ? group.SealedPageBytes() : group.PageBytes();
+}
+
+}  // namespace
+
+size_t KvStorage::Bytes(std::span<const KvGroup> groups, std::span<const int> pages,
+                        std::span<const int> sealed_pages) {
   size_t bytes = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
-    bytes += groups[g].PageBytes() * static_cast<size_t>(pages[g]);
+    bytes += groups[g].PageBytes() * static_cast<size_t>(pages[g]) +
+             SealedBytes(groups[g], sealed_pages, g);
   }
   return bytes;
 }
 
-Result<KvStorage> KvStorage::Create(std::vector<KvGroup> groups, std::span<const int> pages) {
+Result<KvStorage> KvStorage::Create(std::vector<KvGroup> groups, std::span<const int> pages,
+                                    std::span<const int> sealed_pages) {
   KvStorage storage;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const size_t bytes = groups[g].PageBytes() * static_cast<size_t>(pages[g]);
+  const auto add = [](std::vector<AlignedBuffer>& arenas, size_t bytes) -> Status {
     auto arena = AlignedBuffer::Allocate(bytes);
     if (!arena) return Within("KV pages", std::move(arena).error());
-    storage.arenas_.push_back(*std::move(arena));
+    arenas.push_back(*std::move(arena));
+    return {};
+  };
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const size_t open = groups[g].PageBytes() * static_cast<size_t>(pages[g]);
+    NIBBLE_RETURN_IF_ERROR(add(storage.arenas_, open));
+    const size_t sealed = SealedBytes(groups[g], sealed_pages, g);
+    if (sealed == 0) {
+      storage.sealed_arenas_.emplace_back();
+    } else {
+      NIBBLE_RETURN_IF_ERROR(add(storage.sealed_arenas_, sealed));
+    }
   }
   storage.groups_ = std::move(groups);
   return storage;
 }
 
-KvTable KvStorage::Table(int group, std::span<const PageId> pages) {
-  return {arenas_[group].data(), groups_[group].PageBytes(), pages};
+KvTable KvStorage::Table(int group, std::span<const PageId> pages, std::span<const PageId> sealed) {
+  const KvGroup& own = groups_[group];
+  KvTable table = {.arena = arenas_[group].data(), .page_bytes = own.PageBytes(), .pages = pages};
+  if (own.two_forms()) {
+    table.sealed_arena = sealed_arenas_[group].data();
+    table.sealed_page_bytes = own.SealedPageBytes();
+    table.sealed = sealed;
+  }
+  return table;
+}
+
+void KvStorage::CopyOpenPage(int group, PageId from, PageId to) {
+  const size_t bytes = groups_[group].PageBytes();
+  std::byte* arena = arenas_[group].data();
+  NIBBLE_CHECK(from != kNoPage && to != kNoPage);
+  std::memcpy(arena + bytes * static_cast<size_t>(to.value()),
+              arena + bytes * static_cast<size_t>(from.value()), bytes);
 }
 
 double KvBytesRead(std::span<const KvGroup> groups, int position) {
   double bytes = 0;
   for (const KvGroup& group : groups) {
     const int visible = group.window == 0 ? position + 1 : std::min(position + 1, group.window);
-    bytes += static_cast<double>(group.PageBytes()) / kPageTokens * visible;
+    int sealed = 0;  // of the visible positions
+    if (group.two_forms()) {
+      const int unit = group.unit_pages() * kPageTokens;
+      sealed = std::max(0, visible - (position % unit + 1));
+    }
+    bytes += static_cast<double>(group.PageBytes()) / kPageTokens * (visible - sealed) +
+             static_cast<double>(group.SealedPageBytes()) / kPageTokens * sealed;
   }
   return bytes;
 }
 
 size_t KvBytesPerToken(std::span<const KvGroup> groups) {
   size_t bytes = 0;
-  for (const KvGroup& group : groups) bytes += group.PageBytes() / kPageTokens;
+  for (const KvGroup& group : groups) bytes += LastingPageBytes(group) / kPageTokens;
   return bytes;
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <vector>
 
 namespace nibble {
@@ -10,8 +11,8 @@ namespace {
 std::vector<KvGroup> TwoGroups() {
   const KvLayout f16{.kv_heads = 2, .head_dim = 8};
   const KvLayout f32{.k = KvFormat::kF32, .v = KvFormat::kF32, .kv_heads = 1, .head_dim = 8};
-  return {KvGroup{.layers = {0, 2, 4}, .layout = f16},
-          KvGroup{.layers = {1}, .window = 40, .layout = f32}};
+  return {KvGroup{.layers = {0, 2, 4}, .layout = f16, .sealed = f16},
+          KvGroup{.layers = {1}, .window = 40, .layout = f32, .sealed = f32}};
 }
 
 TEST(KvStorage, PagesDoNotOverlapAndStartZeroed) {
@@ -42,6 +43,48 @@ TEST(KvStorage, BytesReadStopGrowingAtTheWindow) {
   EXPECT_EQ(KvBytesRead(groups, 0), global + windowed);
   EXPECT_EQ(KvBytesRead(groups, 39), 40 * (global + windowed));
   EXPECT_EQ(KvBytesRead(groups, 99), 100 * global + 40 * windowed);
+}
+
+TEST(KvStorage, SealedPagesHaveTheirOwnArenaAndSize) {
+  const KvLayout kivi{.k = KvFormat::kKivi2, .v = KvFormat::kInt8, .kv_heads = 3, .head_dim = 64};
+  const KvGroup group{.layers = {0, 1, 2, 3, 4}, .layout = OpenLayout(kivi), .sealed = kivi};
+  EXPECT_TRUE(group.two_forms());
+  EXPECT_EQ(group.unit_pages(), 4);
+  EXPECT_EQ(group.PageBytes(), 5U * 3 * 2 * 64 * 32 * 2);
+  // Keys: 2 bits and 4 level bytes per channel, one float; values: bytes, 32 halves, one float.
+  EXPECT_EQ(kivi.PieceBytes(), 3U * (64 * 32 / 4 + 4 * 64 + 4 + 64 * 32 + 2 * 32 + 4));
+  EXPECT_EQ(group.SealedPageBytes(), (5 * kivi.PieceBytes() + 63) / 64 * 64);
+  const int open[] = {3};
+  const int sealed[] = {7};
+  auto storage = KvStorage::Create({group}, open, sealed);
+  ASSERT_TRUE(storage) << storage.error().message;
+  EXPECT_EQ(KvStorage::Bytes(storage->groups(), open, sealed),
+            3 * group.PageBytes() + 7 * group.SealedPageBytes());
+  const std::vector<PageId> pages = {kNoPage, PageId{2}};
+  const std::vector<PageId> sealed_pages = {PageId{6}};
+  const KvTable table = storage->Table(0, pages, sealed_pages);
+  const KvView view = group.View(table, 4);
+  EXPECT_EQ(view.piece(1), table.arena + 2 * group.PageBytes() + 4 * group.layout.PieceBytes());
+  EXPECT_EQ(view.sealed_piece(0),
+            table.sealed_arena + 6 * group.SealedPageBytes() + 4 * kivi.PieceBytes());
+  EXPECT_EQ(view.SealedPages(127), 0);
+  EXPECT_EQ(view.SealedPages(128), 4);
+  EXPECT_EQ(view.SealedPages(300), 8);
+  std::memset(view.sealed_piece(0), 1, kivi.PieceBytes());
+  std::memset(table.arena + 2 * group.PageBytes(), 5, group.PageBytes());
+  storage->CopyOpenPage(0, PageId{2}, PageId{0});
+  EXPECT_EQ(table.arena[group.PageBytes() - 1], std::byte{5});
+  EXPECT_EQ(table.arena[group.PageBytes()], std::byte{0});
+}
+
+TEST(KvStorage, BytesReadFollowTheForms) {
+  const KvLayout int8{.k = KvFormat::kInt8, .v = KvFormat::kInt8, .kv_heads = 1, .head_dim = 64};
+  const KvGroup group{.layers = {0}, .layout = OpenLayout(int8), .sealed = int8};
+  const double open = 2 * 64 * 2;
+  const double sealed = static_cast<double>(group.SealedPageBytes()) / 32;
+  EXPECT_EQ(KvBytesRead({&group, 1}, 31), 32 * open);
+  EXPECT_EQ(KvBytesRead({&group, 1}, 32), open + 32 * sealed);
+  EXPECT_EQ(KvBytesRead({&group, 1}, 100), 5 * open + 96 * sealed);
 }
 
 }  // namespace

@@ -12,12 +12,10 @@ std::vector<KvGroup> MakeKvGroups(const ModelConfig& config, KvFormats formats) 
     const int window = config.layers[i].window;
     auto group = std::ranges::find(groups, window, &KvGroup::window);
     if (group == groups.end()) {
-      groups.push_back({.layers = {},
-                        .window = window,
-                        .layout = {.k = formats.k,
-                                   .v = formats.v,
-                                   .kv_heads = config.kv_heads,
-                                   .head_dim = config.head_dim}});
+      const KvLayout sealed{
+          .k = formats.k, .v = formats.v, .kv_heads = config.kv_heads, .head_dim = config.head_dim};
+      groups.push_back(
+          {.layers = {}, .window = window, .layout = OpenLayout(sealed), .sealed = sealed});
       group = groups.end() - 1;
     }
     group->layers.push_back(static_cast<int>(i));
