@@ -107,7 +107,7 @@ TEST_P(ThreadPoolTest, WorksAfterParking) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPoolTest, testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPoolTest, testing::Values(1, 2, 3, 4, 8, 9));
 
 // Threads of this process, beside the caller, that run or want to.
 int BusyThreads() {
