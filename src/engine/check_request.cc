@@ -1,5 +1,7 @@
 #include "engine/check_request.h"
 
+#include <algorithm>
+
 #include "engine/sampler.h"
 
 namespace nibble {
@@ -54,16 +56,21 @@ Status CheckRequest(const Request& request, int vocabulary, int max_context) {
   if (request.n < 1 || request.n > kMostChoices) {
     return BadInput("n is {}, expected a number from 1 to {}", request.n, kMostChoices);
   }
-  const int64_t prompts = int64_t{request.n} * std::ssize(request.prompt);
-  if (request.n > 1 && prompts > kMostPromptTokens) {
-    return BadInput("n is {}: so many prompts of {} tokens have {}, expected at most {}", request.n,
+  if (request.best_of != 0 && (request.best_of < request.n || request.best_of > kMostChoices)) {
+    return BadInput("best_of is {}, expected 0 or a number from n, {}, to {}", request.best_of,
+                    request.n, kMostChoices);
+  }
+  const int choices = std::max(request.n, request.best_of);
+  const int64_t prompts = int64_t{choices} * std::ssize(request.prompt);
+  if (choices > 1 && prompts > kMostPromptTokens) {
+    return BadInput("n is {}: so many prompts of {} tokens have {}, expected at most {}", choices,
                     request.prompt.size(), prompts, kMostPromptTokens);
   }
   if (request.logprobs < -1 || request.logprobs > kMostLogprobs) {
     return BadInput("logprobs is {}, expected a number from -1 to {}", request.logprobs,
                     kMostLogprobs);
   }
-  if (request.logits != nullptr && request.n != 1) {
+  if (request.logits != nullptr && choices != 1) {
     return BadInput("logits of {} choices at once are not given out, expected n = 1", request.n);
   }
   if (request.logits_from < 0) {

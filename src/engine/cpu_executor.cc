@@ -8,6 +8,9 @@ int CpuExecutor::vocabulary() const { return decoder_.config().vocabulary; }
 
 Status CpuExecutor::Execute(const ExecuteInput& input, LogitsSink& sink) {
   const size_t groups = storage_.groups().size();
+  for (const PageCopy& copy : input.copies) {
+    storage_.CopyOpenPage(copy.group, copy.from, copy.to, copy.filled);
+  }
   tables_.clear();
   sequences_.clear();
   tables_.reserve(input.spans.size() * groups);  // sequences_ point into it
@@ -16,7 +19,10 @@ Status CpuExecutor::Execute(const ExecuteInput& input, LogitsSink& sink) {
     const size_t begin = tables_.size();
     for (size_t g = 0; g < groups; ++g) {
       const int group = static_cast<int>(g);
-      tables_.push_back(storage_.Table(group, span.pages->table(group)));
+      const SequencePages& pages = *span.pages;
+      tables_.push_back(storage_.groups()[g].two_forms()
+                            ? storage_.Table(group, pages.open_table(group), pages.table(group))
+                            : storage_.Table(group, pages.table(group)));
     }
     sequences_.push_back({.row_begin = row,
                           .rows = span.rows,

@@ -59,8 +59,10 @@ struct EngineStats {
   int64_t steps = 0;
   int64_t rows = 0;  // tokens computed
   int64_t preemptions = 0;
-  int kv_pages_used = 0;   // of all groups
-  int kv_pages_total = 0;  // of all groups
+  int64_t prefix_hits = 0;    // requests that began with positions from the prefix cache
+  int64_t cached_tokens = 0;  // those positions
+  int kv_pages_used = 0;      // of all groups
+  int kv_pages_total = 0;     // of all groups
 };
 
 // Runs any number of requests over one model, on a thread of its own. All methods may be called

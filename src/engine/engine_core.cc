@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/best_of.h"
 #include "engine/check_request.h"
 #include "tokenizer/tokenizer.h"
 
@@ -22,9 +23,9 @@ class EngineCore::StepLogits : public LogitsSink {
       const Wanted& row = rows[static_cast<size_t>(r)];
       if (!row.sample) continue;
       const Generation& generation = *row.generation;
-      drawn_.emplace_back(&row, sampler_.Draw(generation.request().sampling, generation.state(),
-                                              generation.choice(), generation.request().logprobs,
-                                              logits.row_span(r)));
+      drawn_.emplace_back(
+          &row, sampler_.Draw(generation.request().sampling, generation.state(),
+                              generation.choice(), generation.logprobs(), logits.row_span(r)));
     }
     // Drawn first: a request's sink may change the rows.
     for (int begin = 0; begin < logits.rows;) {
@@ -58,7 +59,7 @@ EngineCore::EngineCore(Executor& executor, const Tokenizer& tokenizer, const Ker
     : executor_(executor),
       tokenizer_(tokenizer),
       options_(std::move(options)),
-      scheduler_(options_.limits, options_.pools),
+      scheduler_(options_.limits, options_.pools, options_.pages, options_.price),
       sampler_(executor.vocabulary(), kernels) {}
 
 Status EngineCore::Check(const Request& request) const {
@@ -86,20 +87,29 @@ void EngineCore::Start(RequestId id, const std::shared_ptr<const AcceptedRequest
                        const std::shared_ptr<EventSink>& sink, double submitted_s) {
   const int prompt = static_cast<int>(accepted->prompt->size());
   std::vector<RequestId>& choices = choices_[id];
-  for (int choice = 0; choice < accepted->request.n; ++choice) {
+  std::optional<RequestId> leader;  // computes the prompt for all
+  std::shared_ptr<EventSink> target = sink;
+  if (accepted->choices > accepted->request.n) {
+    target = std::make_shared<BestOfSink>(sink, accepted->request, accepted->choices);
+  }
+  for (int choice = 0; choice < accepted->choices; ++choice) {
     const RequestId sequence{next_sequence_++};
-    Generation generation({id, choice, submitted_s}, accepted, sink, tokenizer_);
-    const Status added =
-        scheduler_.Add({.id = sequence,
-                        .priority = accepted->request.priority,
-                        .prompt = accepted->prompt,
-                        .max_positions = std::max(prompt, prompt + accepted->max_new - 1)});
+    Generation generation({id, choice, submitted_s}, accepted, target, tokenizer_);
+    const Status added = scheduler_.Add(
+        {.id = sequence,
+         .priority = accepted->request.priority,
+         .prompt = accepted->prompt,
+         .max_positions = std::max(prompt, prompt + accepted->max_new - 1),
+         .compute_from = accepted->request.logits == nullptr ? prompt + accepted->max_new
+                                                             : accepted->request.logits_from,
+         .leader = leader});
     if (!added) {
       generation.Finish(FinishReason::kError, options_.clock(), added.error());
       continue;
     }
     generations_.emplace(sequence, std::move(generation));
     choices.push_back(sequence);
+    if (!leader) leader = sequence;
   }
   if (choices.empty()) choices_.erase(id);
 }
@@ -124,7 +134,7 @@ bool EngineCore::RunStep() {
   }
   BuildInput(step);
   StepLogits logits(sampler_, wanted_);
-  const Status executed = executor_.Execute({tokens_, spans_, logit_rows_}, logits);
+  const Status executed = executor_.Execute({tokens_, spans_, logit_rows_, copies_}, logits);
   std::vector<RequestId> served;
   std::vector<RequestId> computed;  // all known tokens are, and no further one is wanted
   for (const StepSpan& span : step.spans()) {
@@ -149,14 +159,19 @@ void EngineCore::BuildInput(const Step& step) {
   spans_.clear();
   logit_rows_.clear();
   wanted_.clear();
+  copies_.clear();
   const double now = options_.clock();
-  for (const StepSpan& span : step.spans()) {
+  for (size_t i = 0; i < step.spans().size(); ++i) {
+    const StepSpan& span = step.spans()[i];
+    copies_.insert(copies_.end(), step.copies(i).begin(), step.copies(i).end());
     Generation& generation = generations_.at(span.sequence->id);
     const int row = static_cast<int>(tokens_.size());
     spans_.push_back({span.first, span.rows, &span.sequence->pages});
     span.sequence->AppendTokens(span.first, span.rows, tokens_);
-    generation.OnStep(now, static_cast<double>(executor_.WeightBytesPerStep()),
-                      executor_.KvBytesRead(span.first + span.rows - 1));
+    generation.OnStep({.now = now,
+                       .weight_bytes = static_cast<double>(executor_.WeightBytesPerStep()),
+                       .kv_bytes = executor_.KvBytesRead(span.first + span.rows - 1),
+                       .taken = span.sequence->taken});
     WantLogits(span, generation, row);
   }
 }

@@ -21,7 +21,9 @@ struct KernelTable;
 struct EngineCoreOptions {
   int max_context = 0;  // most tokens of prompt and answer
   SchedulerLimits limits;
-  std::vector<PoolSpec> pools;    // one per KV group
+  std::vector<PoolSpec> pools;  // one per KV group
+  PageBookOptions pages = {};
+  StepPrice price = {};
   std::function<double()> clock;  // seconds
 };
 
@@ -84,6 +86,7 @@ class EngineCore {
   std::vector<ExecuteSpan> spans_;
   std::vector<int> logit_rows_;
   std::vector<Wanted> wanted_;  // one per logit row
+  std::vector<PageCopy> copies_;
 };
 
 }  // namespace nibble

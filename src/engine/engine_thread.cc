@@ -22,7 +22,7 @@ void EngineThread::Stop() {
 
 Result<RequestId> EngineThread::Submit(Request request, std::shared_ptr<EventSink> sink) {
   NIBBLE_TRY(auto accepted, core_.Accept(std::move(request)));
-  const int choices = accepted->request.n;
+  const int choices = accepted->choices;
   RequestId id;
   {
     const std::scoped_lock lock(mutex_);
@@ -57,12 +57,14 @@ void EngineThread::Publish() {
   const Scheduler& scheduler = core_.scheduler();
   waiting_ = scheduler.waiting();
   for (const Message& message : mailbox_)
-    waiting_ += message.request ? message.request->request.n : 0;
+    waiting_ += message.request ? message.request->choices : 0;
   stats_ = {.waiting = waiting_,
             .running = scheduler.running(),
             .steps = scheduler.counters().steps,
             .rows = scheduler.counters().rows,
-            .preemptions = scheduler.counters().preemptions_for_pages};
+            .preemptions = scheduler.counters().preemptions(),
+            .prefix_hits = scheduler.counters().prefix_hits,
+            .cached_tokens = scheduler.counters().cached_tokens};
   for (int g = 0; g < scheduler.book().groups(); ++g) {
     stats_.kv_pages_used += scheduler.book().pool(g).used_pages();
     stats_.kv_pages_total += scheduler.book().pool(g).size();

@@ -19,9 +19,10 @@ struct ExecuteSpan {
 };
 
 struct ExecuteInput {
-  std::span<const TokenId> tokens;     // [rows]
-  std::span<const ExecuteSpan> spans;  // cover all rows in order
-  std::span<const int> logit_rows;     // ascending
+  std::span<const TokenId> tokens;        // [rows]
+  std::span<const ExecuteSpan> spans;     // cover all rows in order
+  std::span<const int> logit_rows;        // ascending
+  std::span<const PageCopy> copies = {};  // to be done first
 };
 
 // Computes steps. The engine has one, on its own thread.

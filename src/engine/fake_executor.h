@@ -22,7 +22,9 @@ class FakeExecutor : public Executor {
   FakeExecutor(int vocabulary, std::span<const PoolSpec> pools) : vocabulary_(vocabulary) {
     for (const PoolSpec& pool : pools) {
       windows_.push_back(pool.window);
+      unit_tokens_.push_back(pool.open_pages > 0 ? pool.unit_pages * kPageTokens : 0);
       memory_.emplace_back(static_cast<size_t>(pool.pages) * kPageTokens, -1);
+      open_.emplace_back(static_cast<size_t>(pool.open_pages) * kPageTokens, -1);
     }
   }
 
@@ -45,12 +47,14 @@ class FakeExecutor : public Executor {
       const Status status = before(input);
       if (!status) return status;
     }
+    for (const PageCopy& copy : input.copies) Copy(copy);
     std::vector<std::pair<const ExecuteSpan*, int>> rows;  // span and position of every row
     for (const ExecuteSpan& span : input.spans) {
       for (int i = 0; i < span.rows; ++i) {
         const int position = span.first + i;
         for (size_t g = 0; g < memory_.size(); ++g) {
-          *Slot(g, span, position) = input.tokens[rows.size()].value();
+          *Slot(g, span, position, false) = input.tokens[rows.size()].value();
+          Seal(g, span, position);
         }
         rows.emplace_back(&span, position);
       }
@@ -71,10 +75,32 @@ class FakeExecutor : public Executor {
   }
 
  private:
-  int32_t* Slot(size_t group, const ExecuteSpan& span, int position) {
-    const PageId page = span.pages->table(static_cast<int>(group))[position / kPageTokens];
-    return &memory_[group].at(static_cast<size_t>(page.value()) * kPageTokens +
-                              static_cast<size_t>(position % kPageTokens));
+  // Where a position lies: in its page, or, where pages have two forms, in the form asked for.
+  int32_t* Slot(size_t group, const ExecuteSpan& span, int position, bool sealed) {
+    const bool open = unit_tokens_[group] > 0 && !sealed;
+    const auto g = static_cast<int>(group);
+    const PageId page =
+        (open ? span.pages->open_table(g) : span.pages->table(g))[position / kPageTokens];
+    return &(open ? open_ : memory_)[group].at(static_cast<size_t>(page.value()) * kPageTokens +
+                                               static_cast<size_t>(position % kPageTokens));
+  }
+
+  // The last position of a unit puts all of it into its other form, which looks different.
+  void Seal(size_t group, const ExecuteSpan& span, int position) {
+    const int unit = unit_tokens_[group];
+    if (unit == 0 || (position + 1) % unit != 0) return;
+    for (int p = position + 1 - unit; p <= position; ++p) {
+      *Slot(group, span, p, true) = *Slot(group, span, p, false) + 1000;
+    }
+  }
+
+  void Copy(const PageCopy& copy) {
+    const auto group = static_cast<size_t>(copy.group);
+    std::vector<int32_t>& slots = unit_tokens_[group] > 0 ? open_[group] : memory_[group];
+    for (int i = 0; i < kPageTokens; ++i) {
+      slots.at(static_cast<size_t>(copy.to.value() * kPageTokens + i)) =
+          i < copy.filled ? slots.at(static_cast<size_t>(copy.from.value() * kPageTokens + i)) : -1;
+    }
   }
 
   void AppendLogits(const ExecuteSpan& span, int position, std::vector<float>& block) {
@@ -83,8 +109,10 @@ class FakeExecutor : public Executor {
     for (size_t g = 0; g < memory_.size(); ++g) {
       const int from = windows_[g] == 0 ? 0 : std::max(0, position - windows_[g] + 1);
       for (int p = from; p <= position; ++p) {
-        const int32_t token = *Slot(g, span, p);
-        poisoned |= token == poison.value();
+        const int unit = unit_tokens_[g];
+        const bool sealed = unit > 0 && p < position / unit * unit;
+        const int32_t token = *Slot(g, span, p, sealed);
+        poisoned |= token == poison.value() || token == poison.value() + 1000;
         hash = (hash ^ static_cast<uint64_t>(token + 7)) * 0x100000001b3ULL;
         hash ^= hash >> 29;
       }
@@ -100,7 +128,9 @@ class FakeExecutor : public Executor {
 
   int vocabulary_;
   std::vector<int> windows_;
+  std::vector<int> unit_tokens_;              // per group; 0: pages have one form
   std::vector<std::vector<int32_t>> memory_;  // [group][page * 32 + slot] token
+  std::vector<std::vector<int32_t>> open_;    // the same of open pages, where they are others
 };
 
 // A tokenizer that is a list of texts; `end` are its end tokens, which are control tokens, too.

@@ -9,6 +9,7 @@ AcceptedRequest::AcceptedRequest(Request checked, int max_new_tokens, const Toke
     : request(std::move(checked)),
       prompt(ShareTokens(std::exchange(request.prompt, {}))),
       max_new(max_new_tokens),
+      choices(std::max(request.n, request.best_of)),
       state(HasPenalties(request.sampling) ? request.sampling.penalty_last_n : 0, prompt),
       // Behind nothing but control tokens (BOS) the answer is the text's beginning.
       at_start(std::ranges::all_of(*prompt, [&](TokenId id) { return tokenizer.IsControl(id); })) {}
@@ -41,12 +42,19 @@ Generation::Generation(const Start& start, std::shared_ptr<const AcceptedRequest
   usage_.prompt_tokens = static_cast<int>(accepted_->prompt->size());
 }
 
-void Generation::OnStep(double now, double weight_bytes, double kv_bytes) {
-  if (!first_step_s_) first_step_s_ = now;
+int Generation::logprobs() const {
+  return accepted_->choices > request().n ? std::max(request().logprobs, 0) : request().logprobs;
+}
+
+void Generation::OnStep(const StepFacts& step) {
+  if (!first_step_s_) {
+    first_step_s_ = step.now;
+    usage_.cached_prompt_tokens = step.taken;
+  }
   if (!first_token_s_) return;
   ++usage_.decode_steps;
-  usage_.decode_weight_bytes += weight_bytes;
-  usage_.decode_kv_bytes += kv_bytes;
+  usage_.decode_weight_bytes += step.weight_bytes;
+  usage_.decode_kv_bytes += step.kv_bytes;
 }
 
 std::optional<FinishReason> Generation::Accept(const Drawn& drawn, double now) {

@@ -21,6 +21,7 @@ struct AcceptedRequest {
   Request request;       // without its prompt
   SharedTokens prompt;   // that prompt
   int max_new = 0;       // most tokens of an answer
+  int choices = 1;       // answers that are generated: n, or best_of
   SamplerState state;    // at the end of the prompt
   bool at_start = true;  // nothing but control tokens in the prompt
 };
@@ -48,9 +49,18 @@ class Generation {
   int next_logit_position() const { return next_logit_position_; }
   void DeliveredLogits(int position) { next_logit_position_ = position + 1; }
 
-  // A step that computes rows of this sequence begins at `now`; `first` and `rows` of its
-  // StepSpan, what the executor reads for it.
-  void OnStep(double now, double weight_bytes, double kv_bytes);
+  // As Request::logprobs, but choosing the best of several needs the tokens' own.
+  int logprobs() const;
+
+  // A step that computes rows of this sequence: when it begins, what the executor reads for it,
+  // and how many positions the sequence took over when it was admitted.
+  struct StepFacts {
+    double now = 0;
+    double weight_bytes = 0;
+    double kv_bytes = 0;
+    int taken = 0;
+  };
+  void OnStep(const StepFacts& step);
   void OnPreempted() { ++usage_.preemptions; }
 
   // The next token: sends its event, and says why the answer ends, if it does.

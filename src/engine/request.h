@@ -61,8 +61,11 @@ struct Request {
   bool show_special = false;           // texts of control tokens are part of the answer
   int priority = 0;                    // >= 0; lower values are admitted first
   // Answers to the same prompt, told apart by `choice`: at most 128, and at most 4,194,304 tokens
-  // in all their prompts (each is computed by itself).
+  // in all their prompts together. The prompt is computed once.
   int n = 1;
+  // Answers that are generated; the n with the highest mean log-probability of their tokens are
+  // given, best first, all at the end. 0: n.
+  int best_of = 0;
   // Log-probabilities per generated token: -1 none, 0 the token's own, k > 0 the k most probable
   // as well. Of the model's logits, before any sampler.
   int logprobs = -1;
@@ -100,7 +103,8 @@ struct TokenEvent {
 
 struct Usage {
   int prompt_tokens = 0;
-  int generated_tokens = 0;  // the end token included
+  int cached_prompt_tokens = 0;  // of those, taken from the prefix cache or from another choice
+  int generated_tokens = 0;      // the end token included
   int preemptions = 0;
   double queue_s = 0;    // from Submit to the first step that computed any of it
   double prefill_s = 0;  // from there to the first generated token (or the end of the prompt)

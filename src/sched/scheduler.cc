@@ -1,6 +1,7 @@
 #include "sched/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -8,25 +9,17 @@
 namespace nibble {
 namespace {
 
-constexpr int kEndless = 1 << 30;  // positions
-
-// Most positions that pools hold for one sequence computed row by row.
-int Capacity(std::span<const PoolSpec> groups) {
-  int64_t capacity = kEndless;
-  for (const PoolSpec& group : groups) {
-    const int unbounded = PeakPages(group.window, kEndless, 1);
-    if (group.window != 0 && group.pages >= unbounded) continue;
-    capacity = std::min(capacity, int64_t{group.pages} * kPageTokens);
-  }
-  return static_cast<int>(capacity);
-}
-
 bool Before(const Sequence* a, const Sequence* b) { return a->order < b->order; }
 
 }  // namespace
 
-Scheduler::Scheduler(SchedulerLimits limits, std::span<const PoolSpec> groups)
-    : limits_(limits), book_(groups), capacity_(Capacity(groups)) {
+Scheduler::Scheduler(SchedulerLimits limits, std::span<const PoolSpec> groups,
+                     const PageBookOptions& options, StepPrice price)
+    : limits_(limits),
+      book_(groups, options),
+      price_(std::move(price)),
+      capacity_(book_.Capacity()),
+      outstanding_(groups.size()) {
   NIBBLE_CHECK(limits.max_rows > 0 && limits.max_running > 0 && limits.max_queue > 0);
 }
 
@@ -43,9 +36,11 @@ Status Scheduler::Add(NewSequence added) {
   if (waiting() >= limits_.max_queue) {
     return Fail(ErrorKind::kNoRoom, "the queue is full: {} requests wait", waiting());
   }
-  auto sequence =
-      std::make_unique<Sequence>(added.id, ServiceOrder{added.priority, arrivals_++}, book_);
+  auto sequence = std::make_unique<Sequence>(
+      added.id, OrderOf(limits_.policy, added.priority, arrivals_++), book_);
   sequence->max_positions = added.max_positions;
+  sequence->most_taken = added.compute_from;
+  sequence->leader = added.leader;
   sequence->prompt = std::move(added.prompt);
   waiting_.emplace(sequence->order, sequence.get());
   sequences_.emplace(added.id, std::move(sequence));
@@ -54,17 +49,19 @@ Status Scheduler::Add(NewSequence added) {
 
 Step Scheduler::Plan(int budget) {
   Step step;
+  step.spans_.reserve(running_.size());
+  step.reservations_.reserve(running_.size());
   budget = std::min(budget, limits_.max_rows);
   // A row is kept for the first in order, so that many short answers cannot hold up its prompt.
   const bool prompt_first =
       !running_.empty() && running_[0]->pending() > 0 && !running_[0]->generating();
   ServeGenerating(budget - (prompt_first ? 1 : 0), step);
-  ServePrompts(budget, step);
+  const Budget rest = TimeBudget(budget, step);
+  ServePrompts(rest, step);
   // Whoever was just preempted would come right back.
-  if (step.preempted_.empty()) Admit(budget, step);
+  if (step.preempted_.empty()) Admit(rest, step);
   counters_.steps += step.empty() ? 0 : 1;
   counters_.rows += step.rows();
-  counters_.preemptions_for_pages += static_cast<int64_t>(step.preempted_.size());
   return step;
 }
 
@@ -74,37 +71,129 @@ void Scheduler::ServeGenerating(int budget, Step& step) {
     Sequence& sequence = *running_[i];
     if (!sequence.generating()) continue;
     bool room = book_.Room(sequence.pages, 1) > 0;
-    while (!room && PreemptAfter(sequence, step)) room = book_.Room(sequence.pages, 1) > 0;
+    while (!room && PreemptAfter(sequence, step)) {
+      ++counters_.preemptions_for_answers;
+      room = book_.Room(sequence.pages, 1) > 0;
+    }
     if (room) Serve(sequence, 1, step);  // else it keeps its pages and waits for an earlier one
   }
 }
 
-void Scheduler::ServePrompts(int budget, Step& step) {
+Scheduler::Budget Scheduler::TimeBudget(int rows, const Step& step) const {
+  Budget budget{
+      .rows = rows, .seconds = std::numeric_limits<double>::infinity(), .answers = step.rows()};
+  if (!price_.known()) return budget;
+  if (limits_.max_step_s > 0) {
+    budget.seconds = limits_.max_step_s;
+  } else if (!step.empty()) {
+    budget.seconds = 2 * price_.Seconds(step.load());
+  }
+  return budget;
+}
+
+// Rows of a prompt from position `first` on that the budget allows, at most `wanted`. The first
+// kLeastPromptRows of a step are free.
+int Scheduler::PromptRows(int first, int wanted, const Budget& budget, const Step& step) const {
+  wanted = std::min(wanted, budget.rows - step.rows());
+  if (wanted <= 0 || !price_.known()) return wanted;
+  const int free = std::min(wanted, kLeastPromptRows - (step.rows() - budget.answers));
+  return std::max(free, RowsWithin(price_, step.load(), first, wanted, budget.seconds));
+}
+
+void Scheduler::ServePrompts(const Budget& budget, Step& step) {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.generating() || sequence.pending() == 0) continue;
-    if (step.rows() >= budget) return;
-    int rows = book_.Room(sequence.pages, sequence.pending());
+    if (step.rows() >= budget.rows) return;
     // Only the first in order takes pages for a prompt: that is enough for progress.
-    while (rows <= 0 && i == 0 && PreemptAfter(sequence, step)) {
-      rows = book_.Room(sequence.pages, sequence.pending());
-    }
-    rows = std::min(rows, budget - step.rows());
+    const int room =
+        i == 0 ? RoomForFirst(sequence, step) : book_.Room(sequence.pages, sequence.pending());
+    const int rows = PromptRows(sequence.computed(), room, budget, step);
     if (rows > 0) Serve(sequence, rows, step);
   }
 }
 
-void Scheduler::Admit(int budget, Step& step) {
-  while (step.rows() < budget && !waiting_.empty() && running() < limits_.max_running) {
-    Sequence& sequence = *waiting_.begin()->second;
-    if (!CanAdmit(sequence)) return;
-    const int rows = std::min(budget - step.rows(), book_.Room(sequence.pages, sequence.pending()));
-    if (rows <= 0) return;  // window pages that this step's chunks return when it commits
-    waiting_.erase(waiting_.begin());
+int Scheduler::RoomForFirst(Sequence& sequence, Step& step) {
+  int room = book_.Room(sequence.pages, sequence.pending());
+  while (room <= 0 && PreemptAfter(sequence, step)) {
+    ++counters_.preemptions_for_prompts;
+    room = book_.Room(sequence.pages, sequence.pending());
+  }
+  if (room <= 0) {
+    // Alone, and still no page: it shares a partly filled page with the prefix cache, and the copy
+    // it would need is the one page too many. It starts again without.
+    sequence.pages.Clear();
+    room = book_.Room(sequence.pages, sequence.pending());
+  }
+  return room;
+}
+
+std::map<ServiceOrder, Sequence*>::iterator Scheduler::ChooseWaiting() {
+  if (limits_.policy != Policy::kLongestPrefix) return waiting_.begin();
+  candidates_.clear();
+  for (auto at = waiting_.begin(); at != waiting_.end() && candidates_.size() < kLookAhead; ++at) {
+    const Start start = StartOf(*at->second);
+    candidates_.push_back({start.ready ? start.positions : -1, at->second->passes});
+  }
+  return std::next(waiting_.begin(),
+                   static_cast<ptrdiff_t>(ChooseNext(limits_.policy, candidates_)));
+}
+
+Scheduler::Start Scheduler::StartOf(Sequence& sequence) const {
+  Start start;
+  start.hit = book_.FindPrefix(sequence.cursor, sequence.list(), sequence.most_taken);
+  start.positions = start.hit.positions;
+  if (!sequence.leader || !sequence.answer.empty()) return start;
+  const Sequence* leader = Find(*sequence.leader);
+  if (leader == nullptr) return start;
+  // The last token of the prompt is computed by everybody: its logits give the first of an answer.
+  const int most = std::min(static_cast<int>(sequence.prompt->size()) - 1, sequence.most_taken);
+  start.ready = leader->computed() >= most;
+  const int shared = start.ready ? book_.Forkable(leader->pages, most) : 0;
+  if (shared > start.positions) {
+    start.fork = leader;
+    start.positions = shared;
+  }
+  return start;
+}
+
+void Scheduler::Admit(const Budget& budget, Step& step) {
+  if (waiting_.empty() || running() >= limits_.max_running) return;
+  ComputeOutstanding();
+  while (step.rows() < budget.rows && !waiting_.empty() && running() < limits_.max_running) {
+    const auto chosen = ChooseWaiting();
+    Sequence& sequence = *chosen->second;
+    const Start start = StartOf(sequence);
+    if (!start.ready || !CanAdmit(sequence, start)) return;
+    const int left = sequence.tokens() - start.positions;
+    int rows = PromptRows(start.positions, left, budget, step);
+    if (rows <= 0) return;
+    TakeOver(sequence, start);
+    rows = std::min(rows, book_.Room(sequence.pages, left));
+    if (rows <= 0) {  // window pages that this step's chunks return when it commits
+      sequence.pages.Clear();
+      return;
+    }
+    if (chosen != waiting_.begin()) ++waiting_.begin()->second->passes;
+    counters_.prefix_hits += start.fork == nullptr && sequence.taken > 0 ? 1 : 0;
+    (start.fork == nullptr ? counters_.cached_tokens : counters_.forked_tokens) += sequence.taken;
+    waiting_.erase(chosen);
+    sequence.running = true;
     running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, Before),
                     &sequence);
     Serve(sequence, rows, step);
+    AddOutstanding(sequence);
   }
+}
+
+void Scheduler::TakeOver(Sequence& sequence, const Start& start) {
+  sequence.pages.ReserveTables(sequence.max_positions);
+  if (start.fork != nullptr) {
+    book_.Fork(start.fork->pages, sequence.pages, start.positions);
+  } else {
+    book_.Attach(sequence.pages, start.hit);
+  }
+  sequence.taken = start.positions;
 }
 
 void Scheduler::Serve(Sequence& sequence, int rows, Step& step) {
@@ -113,18 +202,37 @@ void Scheduler::Serve(Sequence& sequence, int rows, Step& step) {
   step.Add({&sequence, sequence.computed(), rows}, *std::move(reservation));
 }
 
-int Scheduler::PagesToKnownEnd(const Sequence& sequence, int group) const {
-  const int known = sequence.tokens();
-  return PeakPages(book_.window(group), std::min(known + 1, sequence.max_positions), 1);
+FormPages Scheduler::ToKnownEnd(const Sequence& sequence, int group) const {
+  return book_.Peak(group, std::min(sequence.tokens() + 1, sequence.max_positions));
 }
 
-bool Scheduler::CanAdmit(const Sequence& sequence) const {
+void Scheduler::ComputeOutstanding() {
+  std::ranges::fill(outstanding_, FormPages{});
+  for (const Sequence* sequence : running_) AddOutstanding(*sequence);
+}
+
+void Scheduler::AddOutstanding(const Sequence& sequence) {
   for (int g = 0; g < book_.groups(); ++g) {
-    int64_t free = book_.pool(g).free_pages();
-    for (const Sequence* other : running_) {
-      free -= std::max(0, PagesToKnownEnd(*other, g) - other->pages.held(g));
+    const FormPages end = ToKnownEnd(sequence, g);
+    const FormPages held = sequence.pages.held(g);
+    outstanding_[static_cast<size_t>(g)].pages += std::max(0, end.pages - held.pages);
+    outstanding_[static_cast<size_t>(g)].open += std::max(0, end.open - held.open);
+  }
+}
+
+bool Scheduler::CanAdmit(const Sequence& sequence, const Start& start) const {
+  const int end = std::min(sequence.tokens() + 1, sequence.max_positions);
+  for (int g = 0; g < book_.groups(); ++g) {
+    const FormPages peak = ToKnownEnd(sequence, g);
+    // What it takes over needs no page, but for those that come back from the cache.
+    const int fresh = book_.Ends(g, end).pages - book_.Ends(g, start.positions).pages +
+                      (!book_.two_forms(g) && start.positions % kPageTokens != 0 ? 1 : 0);
+    const int revived = start.fork == nullptr ? book_.Revived(start.hit, g) : 0;
+    const FormPages& others = outstanding_[static_cast<size_t>(g)];
+    if (book_.pool(g).available_pages() - others.pages < std::min(peak.pages, fresh + revived) ||
+        book_.open_pool(g).available_pages() - others.open < peak.open) {
+      return false;
     }
-    if (free < PagesToKnownEnd(sequence, g)) return false;
   }
   return true;
 }
@@ -134,6 +242,7 @@ bool Scheduler::PreemptAfter(const Sequence& sequence, Step& step) {
   if (victim == &sequence) return false;
   step.Drop(*victim);
   victim->pages.Clear();
+  victim->running = false;
   ++victim->preemptions;
   running_.pop_back();
   waiting_.emplace(victim->order, victim);
@@ -150,8 +259,12 @@ void Scheduler::Append(RequestId id, TokenId token) {
 void Scheduler::Remove(RequestId id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
-  waiting_.erase(found->second->order);
-  std::erase(running_, found->second.get());
+  Sequence* sequence = found->second.get();
+  if (sequence->running) {
+    std::erase(running_, sequence);
+  } else {
+    waiting_.erase(sequence->order);
+  }
   sequences_.erase(found);
 }
 
@@ -160,10 +273,10 @@ const Sequence* Scheduler::Find(RequestId id) const {
   return found == sequences_.end() ? nullptr : found->second.get();
 }
 
-std::vector<const SequencePages*> Scheduler::AllPages() const {
-  std::vector<const SequencePages*> all;
+std::vector<CheckedSequence> Scheduler::AllPages() const {
+  std::vector<CheckedSequence> all;
   all.reserve(sequences_.size());
-  for (const auto& [id, sequence] : sequences_) all.push_back(&sequence->pages);
+  for (const auto& [id, sequence] : sequences_) all.push_back({&sequence->pages, sequence->list()});
   return all;
 }
 

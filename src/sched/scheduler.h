@@ -2,14 +2,18 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
+#include "kv/invariants.h"
 #include "kv/page_book.h"
+#include "sched/policy.h"
 #include "sched/sequence.h"
 #include "sched/step.h"
+#include "sched/step_price.h"
 
 namespace nibble {
 
@@ -17,7 +21,14 @@ struct SchedulerLimits {
   int max_rows = 512;    // most rows of a step
   int max_running = 16;  // most sequences that hold pages
   int max_queue = 1024;  // most sequences that wait
+  Policy policy = Policy::kPriority;
+  // Most seconds of a step by StepPrice; 0: twice the price of the answers in it alone, so that a
+  // long prompt makes nobody wait longer than that for the next token.
+  double max_step_s = 0;
 };
+
+// Rows of prompts that a step may hold whatever they cost: a limit in seconds must not stop them.
+inline constexpr int kLeastPromptRows = 8;
 
 // A sequence to come. max_positions: most tokens of prompt and answer that are ever computed (the
 // last token of an answer is not).
@@ -26,27 +37,43 @@ struct NewSequence {
   int priority = 0;
   SharedTokens prompt;
   int max_positions = 0;
+  // Positions from here on are computed, not taken from the prefix cache: somebody wants to see
+  // their logits.
+  int compute_from = 1 << 30;
+  // A sequence with the same prompt, added before: this one waits for it to compute the prompt and
+  // goes on from its pages.
+  std::optional<RequestId> leader = {};
 };
 
 struct SchedulerCounters {
-  int64_t steps = 0;                  // plans that were not empty
-  int64_t rows = 0;                   // planned rows
-  int64_t preemptions_for_pages = 0;  // sequences that lost their pages to an earlier one
+  int64_t steps = 0;  // plans that were not empty
+  int64_t rows = 0;   // planned rows
+  // Sequences that lost their pages because an earlier one had none for its next token, and
+  // because the first in order had none for its prompt.
+  int64_t preemptions_for_answers = 0;
+  int64_t preemptions_for_prompts = 0;
+  int64_t prefix_hits = 0;    // admissions with positions from the prefix cache
+  int64_t cached_tokens = 0;  // those positions
+  int64_t forked_tokens = 0;  // positions taken over from another choice
+
+  int64_t preemptions() const { return preemptions_for_answers + preemptions_for_prompts; }
 };
 
 // Decides what each step computes. Knows no tensors, threads or clock: a server and a simulator
 // drive the same object.
 //
-// A step serves, under one budget of rows: answers that are being generated (one row each), then
-// running prompts in chunks, then waiting ones, each in ServiceOrder; nobody overtakes a waiting
-// sequence that does not fit yet. A sequence is admitted when free pages hold all its known tokens
-// and one more, and what running prompts still have to fill. When a generating sequence, or the
-// first of all, finds no page, later ones lose theirs, last first, and are computed again when they
-// are admitted again. The first in order is never preempted and makes progress in every step, so
-// every sequence ends.
+// A step serves, under one budget of rows and one of time by StepPrice: answers that are being
+// generated (one row each), then running prompts in chunks, then waiting ones, each in
+// ServiceOrder; nobody overtakes a waiting sequence that the policy has chosen and that does not
+// fit yet. A sequence is admitted when available pages hold all its known tokens and one more, and
+// what running prompts still have to fill. When a generating sequence, or the first of all, finds
+// no page, later ones lose theirs, last first, and are computed again when they are admitted
+// again. The first in order is never preempted and makes progress in every step, so every sequence
+// ends.
 class Scheduler {
  public:
-  Scheduler(SchedulerLimits limits, std::span<const PoolSpec> groups);
+  Scheduler(SchedulerLimits limits, std::span<const PoolSpec> groups,
+            const PageBookOptions& options = {}, StepPrice price = {});
 
   const SchedulerLimits& limits() const { return limits_; }
   // Most positions of one sequence that all pages together can hold.
@@ -73,24 +100,48 @@ class Scheduler {
   int running() const { return static_cast<int>(running_.size()); }
   const SchedulerCounters& counters() const { return counters_; }
   const PageBook& book() const { return book_; }
-  std::vector<const SequencePages*> AllPages() const;  // for the invariant checker
+  std::vector<CheckedSequence> AllPages() const;  // for the invariant checker
 
  private:
-  int PagesToKnownEnd(const Sequence& sequence, int group) const;
-  bool CanAdmit(const Sequence& sequence) const;
+  // What a plan has to spend.
+  struct Budget {
+    int rows = 0;
+    double seconds = 0;
+    int answers = 0;  // rows of answers that are planned already
+  };
+  // What a waiting sequence would take over when it is admitted.
+  struct Start {
+    bool ready = true;  // false: its leader has not computed the prompt yet
+    const Sequence* fork = nullptr;
+    PrefixHit hit;
+    int positions = 0;
+  };
+  FormPages ToKnownEnd(const Sequence& sequence, int group) const;
+  void ComputeOutstanding();
+  void AddOutstanding(const Sequence& sequence);
+  bool CanAdmit(const Sequence& sequence, const Start& start) const;
+  Start StartOf(Sequence& sequence) const;
+  std::map<ServiceOrder, Sequence*>::iterator ChooseWaiting();
   bool PreemptAfter(const Sequence& sequence, Step& step);
+  int PromptRows(int first, int wanted, const Budget& budget, const Step& step) const;
+  Budget TimeBudget(int rows, const Step& step) const;
   void Serve(Sequence& sequence, int rows, Step& step);
   void ServeGenerating(int budget, Step& step);
-  void ServePrompts(int budget, Step& step);
-  void Admit(int budget, Step& step);
+  void ServePrompts(const Budget& budget, Step& step);
+  int RoomForFirst(Sequence& sequence, Step& step);
+  void Admit(const Budget& budget, Step& step);
+  void TakeOver(Sequence& sequence, const Start& start);
 
   SchedulerLimits limits_;
   PageBook book_;
+  StepPrice price_;
   int capacity_ = 0;
   uint64_t arrivals_ = 0;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   std::map<ServiceOrder, Sequence*> waiting_;
-  std::vector<Sequence*> running_;  // in ServiceOrder
+  std::vector<Sequence*> running_;       // in ServiceOrder
+  std::vector<FormPages> outstanding_;   // per group: pages that running_ still need to known ends
+  std::vector<WaitingView> candidates_;  // reused
   SchedulerCounters counters_;
 };
 

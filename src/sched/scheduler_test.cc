@@ -104,7 +104,7 @@ TEST(Scheduler, AWindowNeedsOnlyItsPages) {
     ASSERT_FALSE(FindPageProblem(scheduler.book(), scheduler.AllPages()));
   }
   EXPECT_EQ(scheduler.Find(RequestId{1})->computed(), 1280);
-  EXPECT_EQ(scheduler.counters().preemptions_for_pages, 0);
+  EXPECT_EQ(scheduler.counters().preemptions(), 0);
 }
 
 TEST(Scheduler, TheQueueIsBounded) {

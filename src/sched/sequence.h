@@ -1,20 +1,15 @@
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/shared_tokens.h"
+#include "base/token_list.h"
 #include "kv/page_book.h"
+#include "sched/policy.h"
 
 namespace nibble {
-
-// Order of service: lower priority values first, then who came first.
-struct ServiceOrder {
-  int priority = 0;
-  uint64_t arrival = 0;  // unique
-  auto operator<=>(const ServiceOrder&) const = default;
-};
 
 // A request as the scheduler sees it: a list of tokens and a count of how many are computed. There
 // is no other state: a prompt, a chunk of it, the next token of an answer and the recomputation
@@ -28,17 +23,24 @@ struct Sequence {
   SharedTokens prompt;
   std::vector<TokenId> answer;
   int max_positions = 0;  // most tokens that are ever computed
+  int most_taken = 0;     // positions that may be taken over instead of computed
+  // Another choice of the same request, which computes the prompt for this one, too.
+  std::optional<RequestId> leader;
+
   int preemptions = 0;
+  int taken = 0;   // positions that were taken over when it was admitted last
+  int passes = 0;  // see WaitingView
+  bool running = false;
+  PrefixCursor cursor;
   SequencePages pages;
 
   // Tokens known: prompt, then answer.
+  TokenList list() const { return {.prompt = *prompt, .answer = answer}; }
   int tokens() const { return static_cast<int>(prompt->size() + answer.size()); }
   // Puts tokens [first, first + count) behind `out`.
   void AppendTokens(int first, int count, std::vector<TokenId>& out) const {
-    const int prompt_tokens = static_cast<int>(prompt->size());
-    for (int i = first; i < first + count; ++i) {
-      out.push_back(i < prompt_tokens ? (*prompt)[i] : answer[i - prompt_tokens]);
-    }
+    const TokenList all = list();
+    for (int i = first; i < first + count; ++i) out.push_back(all[i]);
   }
 
   int computed() const { return pages.committed(); }

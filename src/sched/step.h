@@ -5,6 +5,7 @@
 
 #include "kv/page_book.h"
 #include "sched/sequence.h"
+#include "sched/step_price.h"
 
 namespace nibble {
 
@@ -22,14 +23,19 @@ struct StepSpan {
 class Step {
  public:
   const std::vector<StepSpan>& spans() const { return spans_; }
+  // Pages to be copied before the span is computed.
+  std::span<const PageCopy> copies(size_t span) const { return reservations_[span].copies(); }
   // Sequences that lost their pages to make this step possible; that stays so without Commit.
   const std::vector<RequestId>& preempted() const { return preempted_; }
-  int rows() const { return rows_; }
+  int rows() const { return load_.rows; }
+  const StepLoad& load() const { return load_; }
   bool empty() const { return spans_.empty(); }
 
   // All rows are computed: the sequences' computed() advance.
   void Commit() {
-    for (size_t i = 0; i < spans_.size(); ++i) reservations_[i].Commit(spans_[i].rows);
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      reservations_[i].Commit(spans_[i].rows, spans_[i].sequence->list());
+    }
     reservations_.clear();
     spans_.clear();
   }
@@ -39,12 +45,14 @@ class Step {
   void Add(StepSpan span, PageReservation reservation) {
     spans_.push_back(span);
     reservations_.push_back(std::move(reservation));
-    rows_ += span.rows;
+    load_ = load_ + LoadOf(span.first, span.rows, span.ReachesEnd());
   }
   void Drop(const Sequence& sequence) {
     for (size_t i = 0; i < spans_.size(); ++i) {
       if (spans_[i].sequence != &sequence) continue;
-      rows_ -= spans_[i].rows;
+      const StepLoad less = LoadOf(spans_[i].first, spans_[i].rows, spans_[i].ReachesEnd());
+      load_ = {load_.rows - less.rows, load_.kv_tokens - less.kv_tokens,
+               load_.logit_rows - less.logit_rows};
       spans_.erase(spans_.begin() + static_cast<ptrdiff_t>(i));
       reservations_.erase(reservations_.begin() + static_cast<ptrdiff_t>(i));
       return;
@@ -54,7 +62,7 @@ class Step {
   std::vector<StepSpan> spans_;
   std::vector<PageReservation> reservations_;  // one per span
   std::vector<RequestId> preempted_;
-  int rows_ = 0;
+  StepLoad load_;
 };
 
 }  // namespace nibble

@@ -65,12 +65,29 @@ KvTable KvStorage::Table(int group, std::span<const PageId> pages, std::span<con
   return table;
 }
 
-void KvStorage::CopyOpenPage(int group, PageId from, PageId to) {
-  const size_t bytes = groups_[group].PageBytes();
-  std::byte* arena = arenas_[group].data();
-  NIBBLE_CHECK(from != kNoPage && to != kNoPage);
-  std::memcpy(arena + bytes * static_cast<size_t>(to.value()),
-              arena + bytes * static_cast<size_t>(from.value()), bytes);
+void KvStorage::CopyOpenPage(int group, PageId from, PageId to, int positions) {
+  NIBBLE_CHECK(from != kNoPage && to != kNoPage && positions <= kPageTokens);
+  const KvGroup& own = groups_[group];
+  const KvLayout& layout = own.layout;
+  const auto page = [&](PageId id) {
+    return arenas_[group].data() + own.PageBytes() * static_cast<size_t>(id.value());
+  };
+  std::memcpy(page(to), page(from), own.PageBytes());
+  // Keys [head_dim][32], values [32][head_dim].
+  const size_t rest = static_cast<size_t>(kPageTokens - positions);
+  const size_t key_row = layout.KBytes() / static_cast<size_t>(layout.head_dim);
+  const size_t value_row = layout.VBytes() / kPageTokens;
+  for (size_t slot = 0; slot < own.layers.size(); ++slot) {
+    for (int head = 0; head < layout.kv_heads; ++head) {
+      std::byte* keys = page(to) + layout.PieceBytes() * slot + layout.HeadOffset(head);
+      std::byte* values = keys + layout.KBytes();
+      for (int d = 1; d <= layout.head_dim; ++d) {
+        const size_t bytes = rest * (key_row / kPageTokens);
+        std::memset(keys + key_row * static_cast<size_t>(d) - bytes, 0, bytes);
+      }
+      std::memset(values + layout.VBytes() - rest * value_row, 0, rest * value_row);
+    }
+  }
 }
 
 double KvBytesRead(std::span<const KvGroup> groups, int position) {

@@ -31,8 +31,9 @@ class KvStorage {
   // may differ in length. Must stay valid while the table is in use.
   KvTable Table(int group, std::span<const PageId> pages, std::span<const PageId> sealed = {});
 
-  // A copy of an open page into another: the partly filled page of a fork.
-  void CopyOpenPage(int group, PageId from, PageId to);
+  // Copies the first `positions` positions of an open page into another, the partly filled page of
+  // a fork. The others become zero: behind them may be another sequence's NaN.
+  void CopyOpenPage(int group, PageId from, PageId to, int positions);
 
  private:
   std::vector<KvGroup> groups_;

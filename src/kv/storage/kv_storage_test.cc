@@ -35,6 +35,32 @@ TEST(KvStorage, PagesDoNotOverlapAndStartZeroed) {
   }
 }
 
+TEST(KvStorage, ACopyHasTheFirstPositionsAndZeros) {
+  const int pages[] = {3, 2};
+  auto storage = KvStorage::Create(TwoGroups(), pages);
+  ASSERT_TRUE(storage) << storage.error().message;
+  const std::vector<PageId> ids = {PageId{2}, PageId{1}};
+  const KvTable table = storage->Table(0, ids);
+  for (size_t i = 0; i < table.page_bytes * 3; ++i) table.arena[i] = std::byte(1 + i % 251);
+  storage->CopyOpenPage(0, PageId{2}, PageId{1}, 5);
+  const std::byte* from = table.arena + 2 * table.page_bytes;
+  const std::byte* to = table.arena + table.page_bytes;
+  const size_t side = size_t{8} * 32 * 2;  // bytes of K, and of V, of a head
+  for (size_t head = 0; head < size_t{3} * 2; ++head) {
+    for (size_t d = 0; d < 8; ++d) {
+      for (size_t p = 0; p < 32; ++p) {
+        for (size_t byte = 0; byte < 2; ++byte) {
+          const size_t k = head * 2 * side + (d * 32 + p) * 2 + byte;
+          const size_t v = head * 2 * side + side + (p * 8 + d) * 2 + byte;
+          ASSERT_EQ(to[k], p < 5 ? from[k] : std::byte{0});
+          ASSERT_EQ(to[v], p < 5 ? from[v] : std::byte{0});
+        }
+      }
+    }
+  }
+  EXPECT_EQ(table.arena[0], std::byte{1});
+}
+
 TEST(KvStorage, BytesReadStopGrowingAtTheWindow) {
   const std::vector<KvGroup> groups = TwoGroups();
   const double global = 6144.0 / 32;
@@ -72,7 +98,7 @@ TEST(KvStorage, SealedPagesHaveTheirOwnArenaAndSize) {
   EXPECT_EQ(view.SealedPages(300), 8);
   std::memset(view.sealed_piece(0), 1, kivi.PieceBytes());
   std::memset(table.arena + 2 * group.PageBytes(), 5, group.PageBytes());
-  storage->CopyOpenPage(0, PageId{2}, PageId{0});
+  storage->CopyOpenPage(0, PageId{2}, PageId{0}, 32);
   EXPECT_EQ(table.arena[group.PageBytes() - 1], std::byte{5});
   EXPECT_EQ(table.arena[group.PageBytes()], std::byte{0});
 }

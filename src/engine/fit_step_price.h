@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "engine/executor.h"
+#include "sched/step_price.h"
+
+namespace nibble {
+
+struct FitInput {
+  std::span<const PoolSpec> pools;
+  int max_rows = 1;
+  int max_context = 1;
+  std::function<double()> clock;  // seconds
+  double patience_s = 0.3;        // no further measurement begins after so long
+};
+
+// Runs steps of 1, 8, 32, 128 … rows of token 0 and makes the table from their times, the faster of
+// two. The price of a KV token follows from its bytes at the speed at which one row reads the
+// weights. Pages hold nothing afterwards. An executor that fails gives a table that knows nothing.
+StepPrice FitStepPrice(Executor& executor, const FitInput& input);
+
+}  // namespace nibble

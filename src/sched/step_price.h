@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace nibble {
+
+// What a step costs depends on these.
+struct StepLoad {
+  int rows = 0;
+  int64_t kv_tokens = 0;  // positions that all rows' queries read together
+  int logit_rows = 0;     // rows whose logits are computed
+
+  StepLoad operator+(const StepLoad& other) const {
+    return {rows + other.rows, kv_tokens + other.kv_tokens, logit_rows + other.logit_rows};
+  }
+};
+
+// The load of `rows` consecutive tokens of one sequence from position `first` on.
+StepLoad LoadOf(int first, int rows, bool wants_logits);
+
+// Seconds that a step takes, as a table that is fitted once and then frozen: a plan never depends
+// on a measured time. Rows: linear between the table's points and along its last piece beyond them
+// (weights are read once for all rows, so a row costs little until arithmetic is the bound); KV
+// tokens and logit rows: linear.
+class StepPrice {
+ public:
+  struct Point {
+    int rows = 0;
+    double seconds = 0;
+  };
+  StepPrice() = default;  // knows nothing: no limit follows from it
+  // At least one point; rows ascend. What falls from one point to the next counts as level.
+  StepPrice(std::vector<Point> points, double kv_token_s, double logit_row_s);
+
+  bool known() const { return !points_.empty(); }
+  double Seconds(const StepLoad& load) const;
+
+ private:
+  std::vector<Point> points_;
+  double kv_token_s_ = 0;
+  double logit_row_s_ = 0;
+};
+
+// Most rows, at most `wanted`, that a sequence may add from position `first` on to a step of load
+// `load` so that it takes at most `limit` seconds. 0 when not even one does.
+int RowsWithin(const StepPrice& price, const StepLoad& load, int first, int wanted, double limit);
+
+}  // namespace nibble
