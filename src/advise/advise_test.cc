@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "advise/bench.h"
+#include "advise/fractions.h"
 #include "advise/limits.h"
 #include "kernels/kernel_table.h"
 #include "model/config/random_model.h"
@@ -54,9 +55,18 @@ TEST(ModelWork, CountsEveryMultiplyOnce) {
   EXPECT_EQ(work.per_row.int8, 8.0 * (2 * 256 * 256 + 2 * 64 * 256 + 3 * 512 * 256));
   EXPECT_EQ(work.per_row.int4, 0);
   EXPECT_EQ(work.per_logit_row.int8, 300.0 * 256);
-  EXPECT_EQ(work.attention_macs_per_position, 8.0 * 2 * 4 * 64);
+  ASSERT_EQ(work.attention.size(), 1U);
+  EXPECT_EQ(work.attention[0].macs_per_key, 8.0 * 2 * 4 * 64);
+  // Tokens 10, 11 and 12 see 11, 12 and 13 positions.
+  EXPECT_EQ(work.AttentionMacs(10, 3), 36 * 8.0 * 2 * 4 * 64);
   const ModelWork f32 = ComputeWork(*file, Act::kF32);
   EXPECT_EQ(f32.per_row.f32, work.per_row.int8);
+}
+
+TEST(ModelWork, WindowsEndAttention) {
+  ModelWork work;
+  work.attention = {{.window = 0, .macs_per_key = 1}, {.window = 4, .macs_per_key = 100}};
+  EXPECT_EQ(work.AttentionMacs(2, 3), 3 + 4 + 5 + 100 * (3 + 4 + 4));
 }
 
 TEST(ModelBench, CountsTokensStepsAndBytes) {
@@ -77,34 +87,70 @@ TEST(ModelBench, CountsTokensStepsAndBytes) {
       ModelBench::Create(**decoder, kernels, work, {}, prompts.batch, prompts.TokensPerSequence());
   ASSERT_TRUE(bench) << bench.error().message;
   const BenchRow row = bench->Run(prompts, 2);
-  EXPECT_EQ(row.tokens, 300);
-  EXPECT_EQ(row.steps, 6);  // chunks of 64 and 36
+  EXPECT_EQ(row.work.tokens, 300);
+  EXPECT_EQ(row.work.steps, 6);  // chunks of 64 and 36
   EXPECT_EQ(row.seconds.size(), 2U);
   EXPECT_GT(row.MedianSeconds(), 0);
-  EXPECT_GE(row.bytes, 6.0 * static_cast<double>((*decoder)->WeightBytesPerStep()));
+  EXPECT_GE(row.work.bytes, 6.0 * static_cast<double>((*decoder)->WeightBytesPerStep()));
+
+  // Pieces go on where the last one ended, and begin again after the end.
+  double tokens = 0;
+  for (int i = 0; i < 6; ++i) {
+    const BenchWork piece = bench->RunPiece(0);
+    EXPECT_EQ(piece.steps, 1);
+    EXPECT_GT(piece.seconds, 0);
+    tokens += static_cast<double>(piece.tokens);
+  }
+  EXPECT_EQ(tokens, 300);
+  EXPECT_EQ(bench->RunPiece(0).tokens, 64);
+  EXPECT_GE(bench->RunPiece(1e-3).seconds, 1e-3);
 
   const BenchCase answers{BenchTest::kGenerate, 0, 5, 4, 0};
   auto generating = ModelBench::Create(**decoder, kernels, work, {}, 4, 5);
   ASSERT_TRUE(generating);
   const BenchRow generated = generating->Run(answers, 1);
-  EXPECT_EQ(generated.tokens, 20);
-  EXPECT_EQ(generated.steps, 5);
+  EXPECT_EQ(generated.work.tokens, 20);
+  EXPECT_EQ(generated.work.steps, 5);
 
   EXPECT_FALSE(ModelBench::Create(**decoder, kernels, work, {}, 1, 257));
 }
 
 TEST(Limits, AreMeasuredAndOrdered) {
-  ThreadPool pool(1);
+  ThreadPool pool(2);
   const auto isa = ChooseIsa();
   ASSERT_TRUE(isa);
-  const auto limits = MeasureLimits(pool, *isa, 0.2);
+  auto loops = LimitLoops::Create(pool, *isa);
+  if (!loops && loops.error().kind == ErrorKind::kNoRoom) GTEST_SKIP() << loops.error().message;
+  ASSERT_TRUE(loops) << loops.error().message;
+  const auto limits = MeasureLimits(*loops, 0);
   ASSERT_TRUE(limits) << limits.error().message;
-  for (const double rate : {limits->read_bandwidth, limits->int4_macs, limits->int8_macs,
-                            limits->f32_macs, limits->barrier_s}) {
-    EXPECT_TRUE(std::isfinite(rate) && rate > 0);
-  }
+  const auto ordered = [](double median, double best) {
+    EXPECT_TRUE(std::isfinite(best) && median > 0 && median <= best) << median << " " << best;
+  };
+  ordered(limits->median.read, limits->best.read);
+  ordered(limits->median.macs.int4, limits->best.macs.int4);
+  ordered(limits->median.macs.int8, limits->best.macs.int8);
+  ordered(limits->median.macs.f32, limits->best.macs.f32);
+  EXPECT_GT(limits->barrier_s, 0);
+  EXPECT_GT(limits->region_s, 0);
   EXPECT_EQ(limits->isa, *isa);
   EXPECT_EQ(limits->cache_bandwidth.size(), 4U);
+  EXPECT_GE(limits->read_bytes, 4 * ReadTopology().last_level_cache);
+
+  const auto file = Random(kTiny, "q8_0");
+  ASSERT_TRUE(file);
+  const KernelTable& kernels = KernelsFor(*isa);
+  const auto decoder = Decoder::Load(*file, {}, kernels, pool);
+  ASSERT_TRUE(decoder);
+  auto bench = ModelBench::Create(**decoder, kernels, ComputeWork(*file, Act::kInt8), {}, 1, 64);
+  ASSERT_TRUE(bench);
+  bench->Run({BenchTest::kBoth, 32, 32, 1, 0}, 1);
+  const LimitFractions fractions = MeasureFractions(*bench, *loops, 3);
+  EXPECT_EQ(fractions.alternations, 3);
+  for (const Fraction& fraction : {fractions.bandwidth, fractions.compute}) {
+    EXPECT_GT(fraction.median, 0);
+    EXPECT_GE(fraction.best, fraction.median);
+  }
 }
 
 }  // namespace

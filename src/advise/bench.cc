@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
+#include "base/check.h"
 #include "kernels/sampling.h"
 #include "kv/storage/kv_storage.h"
 #include "platform/clock.h"
@@ -37,94 +39,117 @@ double BenchRow::MedianSeconds() const {
   return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-struct ModelBench::Impl {
-  Decoder& decoder;
-  const KernelTable& kernels;
-  ModelWork work;
-  KvStorage storage;
-  int batch;
-  std::vector<std::vector<PageId>> pages;  // [sequence]; the same ids in every group
-  std::vector<std::vector<KvTable>> tables;
-  std::vector<TokenId> next;
-  BenchRow* row = nullptr;  // counts go here
+namespace {
 
-  // Computes `rows` more tokens of each of the sequences, whose next position is `first`.
-  void Step(int sequence_begin, int sequence_count, int first, int rows, bool logits);
-  void Prefill(int sequences, int first, int tokens);
-  void Generate(int sequences, int first, int steps);
-  void FillDepth(int depth);
+// `rows` more tokens of each of some sequences, whose next position is `first`.
+struct PlannedStep {
+  int sequence_begin;
+  int sequence_count;
+  int first;
+  int rows;
+  bool logits;
 };
 
-void ModelBench::Impl::Step(int sequence_begin, int sequence_count, int first, int rows,
-                            bool logits) {
-  std::vector<TokenId> tokens;
-  std::vector<BatchSequence> sequences;
-  std::vector<int> logit_rows;
-  const int vocabulary = decoder.config().vocabulary;
-  for (int s = 0; s < sequence_count; ++s) {
-    const int sequence = sequence_begin + s;
-    sequences.push_back({.row_begin = static_cast<int>(tokens.size()),
-                         .rows = rows,
-                         .first = Position{first},
-                         .tables = tables[static_cast<size_t>(sequence)]});
-    for (int i = 0; i < rows; ++i) {
-      const TokenId drawn{(first + i * 7919 + sequence * 104729) % vocabulary};
-      tokens.push_back(rows == 1 ? next[static_cast<size_t>(s)] : drawn);
-    }
-    if (logits) logit_rows.push_back(static_cast<int>(tokens.size()) - 1);
-  }
-  GreedySink sink(kernels, next);
-  decoder.Forward({.tokens = tokens, .sequences = sequences, .logit_rows = logit_rows},
-                  storage.groups(), sink);
-  if (row == nullptr) return;
-  row->steps += 1;
-  row->tokens += static_cast<int64_t>(tokens.size());
-  row->bytes += static_cast<double>(decoder.WeightBytesPerStep());
-  row->bytes += sequence_count * KvBytesRead(storage.groups(), first + rows - 1);
-  row->macs += work.per_row * static_cast<double>(tokens.size());
-  row->macs += work.per_logit_row * static_cast<double>(logit_rows.size());
-  row->macs.f32 += work.attention_macs_per_position * static_cast<double>(tokens.size()) *
-                   (first + (rows + 1) / 2.0);
-}
-
 // Prompts in chunks of as many rows as a step takes, several sequences together when they fit.
-void ModelBench::Impl::Prefill(int sequences, int first, int tokens) {
-  const int most = decoder.max_rows();
+void PlanPrompts(int sequences, int first, int tokens, int most, std::vector<PlannedStep>& steps) {
+  if (tokens == 0) return;
   if (tokens >= most) {
     for (int s = 0; s < sequences; ++s) {
       for (int done = 0; done < tokens; done += most) {
         const int rows = std::min(most, tokens - done);
-        Step(s, 1, first + done, rows, done + rows == tokens);
+        steps.push_back({s, 1, first + done, rows, done + rows == tokens});
       }
     }
     return;
   }
   const int together = most / tokens;
   for (int s = 0; s < sequences; s += together) {
-    Step(s, std::min(together, sequences - s), first, tokens, true);
+    steps.push_back({s, std::min(together, sequences - s), first, tokens, true});
   }
 }
 
-void ModelBench::Impl::Generate(int sequences, int first, int steps) {
-  for (int i = 0; i < steps; ++i) Step(0, sequences, first + i, 1, true);
+std::vector<PlannedStep> PlanSteps(const BenchCase& test, int most) {
+  std::vector<PlannedStep> steps;
+  PlanPrompts(test.batch, test.depth, test.prompt, most, steps);
+  for (int i = 0; i < test.gen; ++i) {
+    steps.push_back({0, test.batch, test.depth + test.prompt + i, 1, true});
+  }
+  return steps;
+}
+
+}  // namespace
+
+struct ModelBench::Impl {
+  Decoder& decoder;
+  const KernelTable& kernels;
+  ModelWork work;
+  KvStorage storage;
+  int batch;
+  std::vector<std::vector<PageId>> pages;  // [sequence]; the same ids in every group and form
+  std::vector<std::vector<KvTable>> tables;
+  std::vector<TokenId> next;
+  std::vector<PlannedStep> steps;  // of the case that runs
+  size_t cursor = 0;               // the next step of a piece
+
+  void Step(const PlannedStep& step);
+  void Count(const PlannedStep& step, BenchWork& counts) const;
+  void FillDepth(int depth);
+};
+
+void ModelBench::Impl::Step(const PlannedStep& step) {
+  std::vector<TokenId> tokens;
+  std::vector<BatchSequence> sequences;
+  std::vector<int> logit_rows;
+  const int vocabulary = decoder.config().vocabulary;
+  for (int s = 0; s < step.sequence_count; ++s) {
+    const int sequence = step.sequence_begin + s;
+    sequences.push_back({.row_begin = static_cast<int>(tokens.size()),
+                         .rows = step.rows,
+                         .first = Position{step.first},
+                         .tables = tables[static_cast<size_t>(sequence)]});
+    for (int i = 0; i < step.rows; ++i) {
+      const TokenId drawn{(step.first + i * 7919 + sequence * 104729) % vocabulary};
+      tokens.push_back(step.rows == 1 ? next[static_cast<size_t>(s)] : drawn);
+    }
+    if (step.logits) logit_rows.push_back(static_cast<int>(tokens.size()) - 1);
+  }
+  GreedySink sink(kernels, next);
+  decoder.Forward({.tokens = tokens, .sequences = sequences, .logit_rows = logit_rows},
+                  storage.groups(), sink);
+}
+
+void ModelBench::Impl::Count(const PlannedStep& step, BenchWork& counts) const {
+  const int tokens = step.sequence_count * step.rows;
+  counts.steps += 1;
+  counts.tokens += tokens;
+  counts.bytes += static_cast<double>(decoder.WeightBytesPerStep());
+  counts.bytes += step.sequence_count * KvBytesRead(storage.groups(), step.first + step.rows - 1);
+  counts.macs += work.per_row * tokens;
+  if (step.logits) counts.macs += work.per_logit_row * step.sequence_count;
+  counts.macs.f32 += step.sequence_count * work.AttentionMacs(step.first, step.rows);
 }
 
 // One sequence's pages are computed, the others get copies: the time of a step depends on where the
 // bytes lie, not on what they say.
 void ModelBench::Impl::FillDepth(int depth) {
-  if (depth == 0) return;
-  Prefill(1, 0, depth);
+  std::vector<PlannedStep> fill;
+  PlanPrompts(1, 0, depth, decoder.max_rows(), fill);
+  for (const PlannedStep& step : fill) Step(step);
   const auto used = static_cast<size_t>((depth + kPageTokens - 1) / kPageTokens);
+  const auto copy = [used](std::byte* to, std::span<const PageId> to_pages, const std::byte* from,
+                           std::span<const PageId> from_pages, size_t bytes) {
+    for (size_t p = 0; p < std::min(used, from_pages.size()); ++p) {
+      std::memcpy(to + bytes * static_cast<size_t>(to_pages[p].value()),
+                  from + bytes * static_cast<size_t>(from_pages[p].value()), bytes);
+    }
+  };
   for (int s = 1; s < batch; ++s) {
     const std::vector<KvTable>& from = tables[0];
     const std::vector<KvTable>& to = tables[static_cast<size_t>(s)];
     for (size_t g = 0; g < from.size(); ++g) {
-      for (size_t p = 0; p < used; ++p) {
-        const auto page = [&](const KvTable& table) {
-          return table.arena + table.page_bytes * static_cast<size_t>(table.pages[p].value());
-        };
-        std::memcpy(page(to[g]), page(from[g]), from[g].page_bytes);
-      }
+      copy(to[g].arena, to[g].pages, from[g].arena, from[g].pages, from[g].page_bytes);
+      copy(to[g].sealed_arena, to[g].sealed, from[g].sealed_arena, from[g].sealed,
+           from[g].sealed_page_bytes);
     }
   }
 }
@@ -146,7 +171,7 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
   }
   std::vector<KvGroup> groups = MakeKvGroups(decoder.config(), formats);
   const std::vector<int> page_counts(groups.size(), per_sequence * batch);
-  NIBBLE_TRY(KvStorage storage, KvStorage::Create(std::move(groups), page_counts));
+  NIBBLE_TRY(KvStorage storage, KvStorage::Create(std::move(groups), page_counts, page_counts));
   auto impl = std::unique_ptr<Impl>(new Impl{.decoder = decoder,
                                              .kernels = kernels,
                                              .work = work,
@@ -154,7 +179,8 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
                                              .batch = batch,
                                              .pages = {},
                                              .tables = {},
-                                             .next = {}});
+                                             .next = {},
+                                             .steps = {}});
   impl->next.resize(static_cast<size_t>(batch));
   impl->pages.resize(static_cast<size_t>(batch));
   impl->tables.resize(static_cast<size_t>(batch));
@@ -162,8 +188,10 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
     std::vector<PageId>& pages = impl->pages[static_cast<size_t>(s)];
     for (int p = 0; p < per_sequence; ++p) pages.emplace_back(s * per_sequence + p);
     for (size_t g = 0; g < page_counts.size(); ++g) {
+      const bool two_forms = impl->storage.groups()[g].two_forms();
       impl->tables[static_cast<size_t>(s)].push_back(
-          impl->storage.Table(static_cast<int>(g), pages));
+          impl->storage.Table(static_cast<int>(g), pages,
+                              two_forms ? std::span<const PageId>(pages) : std::span<PageId>()));
     }
   }
   return ModelBench(std::move(impl));
@@ -173,6 +201,7 @@ double ModelBench::KvBytes(const ModelConfig& config, KvFormats formats, const B
   double page = 0;
   for (const KvGroup& group : MakeKvGroups(config, formats)) {
     page += static_cast<double>(group.PageBytes());
+    if (group.two_forms()) page += static_cast<double>(group.SealedPageBytes());
   }
   return page * CeilDiv(test.TokensPerSequence(), kPageTokens) * test.batch;
 }
@@ -180,24 +209,32 @@ double ModelBench::KvBytes(const ModelConfig& config, KvFormats formats, const B
 BenchRow ModelBench::Run(const BenchCase& test, int repetitions) {
   BenchRow row;
   row.test = test;
-  impl_->row = nullptr;
+  impl_->steps = PlanSteps(test, impl_->decoder.max_rows());
+  impl_->cursor = 0;
   impl_->FillDepth(test.depth);
   for (int repetition = -1; repetition < repetitions; ++repetition) {
-    BenchRow counts;
-    impl_->row = &counts;
     const double started = MonotonicSeconds();
-    if (test.prompt > 0) impl_->Prefill(test.batch, test.depth, test.prompt);
-    if (test.gen > 0) impl_->Generate(test.batch, test.depth + test.prompt, test.gen);
+    for (const PlannedStep& step : impl_->steps) impl_->Step(step);
     const double seconds = MonotonicSeconds() - started;
-    if (repetition < 0) continue;  // warm-up
-    row.seconds.push_back(seconds);
-    row.tokens = counts.tokens;
-    row.steps = counts.steps;
-    row.bytes = counts.bytes;
-    row.macs = counts.macs;
+    if (repetition >= 0) row.seconds.push_back(seconds);  // the first warms up
   }
-  impl_->row = nullptr;
+  for (const PlannedStep& step : impl_->steps) impl_->Count(step, row.work);
+  row.work.seconds = row.MedianSeconds();
   return row;
+}
+
+BenchWork ModelBench::RunPiece(double least_seconds) {
+  BenchWork piece;
+  NIBBLE_CHECK(!impl_->steps.empty());
+  const double started = MonotonicSeconds();
+  do {
+    const PlannedStep& step = impl_->steps[impl_->cursor];
+    impl_->Step(step);
+    impl_->Count(step, piece);
+    impl_->cursor = (impl_->cursor + 1) % impl_->steps.size();
+    piece.seconds = MonotonicSeconds() - started;
+  } while (piece.seconds < least_seconds);
+  return piece;
 }
 
 }  // namespace nibble

@@ -29,13 +29,19 @@ struct BenchCase {
   int TokensPerSequence() const { return depth + prompt + gen; }
 };
 
+// What some steps cost and read.
+struct BenchWork {
+  double seconds = 0;
+  int64_t tokens = 0;
+  int64_t steps = 0;
+  double bytes = 0;  // weights and KV
+  Macs macs;
+};
+
 struct BenchRow {
   BenchCase test;
   std::vector<double> seconds;  // of each repetition
-  int64_t tokens = 0;           // computed in one repetition
-  int64_t steps = 0;
-  double bytes = 0;  // weights and KV that one repetition reads
-  Macs macs;         // of one repetition
+  BenchWork work;               // of one repetition
 
   double MedianSeconds() const;
 };
@@ -55,6 +61,10 @@ class ModelBench {
 
   // One warm-up and `repetitions` measured rounds.
   BenchRow Run(const BenchCase& test, int repetitions);
+
+  // The next steps of the case that Run had last, from its start again after its end, until they
+  // have taken so long: pieces short enough to alternate with something else.
+  BenchWork RunPiece(double least_seconds);
 
  private:
   struct Impl;

@@ -2,64 +2,106 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <utility>
 
 #include "kernels/peaks.h"
-#include "platform/bandwidth.h"
 #include "platform/clock.h"
 #include "platform/thread_pool.h"
 
 namespace nibble {
 namespace {
 
-// Multiply-adds per second of all threads together, best of several rounds.
-double MeasurePeak(ThreadPool& pool, int64_t (*loop)(int64_t), double seconds) {
-  // Rounds that take about a millisecond.
-  int64_t rounds = 1024;
-  while (true) {
-    const double started = MonotonicSeconds();
-    loop(rounds);
-    if (MonotonicSeconds() - started > 1e-3) break;
-    rounds *= 2;
-  }
-  double best = 0;
-  const double until = MonotonicSeconds() + seconds;
-  do {
-    std::atomic<int64_t> macs = 0;
-    const double started = MonotonicSeconds();
-    pool.Run([&](int) { macs += loop(rounds * 4); });
-    best = std::max(best, static_cast<double>(macs) / (MonotonicSeconds() - started));
-  } while (MonotonicSeconds() < until);
-  return best;
+double MedianOf(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
 }
 
-double MeasureBarrier(ThreadPool& pool) {
-  constexpr int kRounds = 2001;
-  std::vector<double> times(kRounds);
+double MeasureRegion(ThreadPool& pool) {
+  std::vector<double> times(2001);
   for (double& time : times) {
     const double started = MonotonicSeconds();
     pool.Run([](int) {});
     time = MonotonicSeconds() - started;
   }
-  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
-  return times[kRounds / 2];
+  return MedianOf(std::move(times));
+}
+
+double MeasureBarrier(ThreadPool& pool) {
+  std::vector<double> times(2001);
+  pool.Run([&](int thread) {
+    for (double& time : times) {
+      const double started = MonotonicSeconds();
+      pool.Barrier(thread);
+      if (thread == 0) time = MonotonicSeconds() - started;
+    }
+  });
+  return MedianOf(std::move(times));
 }
 
 }  // namespace
 
-Result<MachineLimits> MeasureLimits(ThreadPool& pool, Isa isa, double seconds) {
-  MachineLimits limits;
-  limits.isa = isa;
+LimitLoops::Peak LimitLoops::MakePeak(Loop loop) {
+  Peak peak{.loop = loop, .rounds = 1024};
+  while (true) {
+    const double started = MonotonicSeconds();
+    loop(peak.rounds);
+    if (MonotonicSeconds() - started > 1e-3) return peak;
+    peak.rounds *= 2;
+  }
+}
+
+Result<LimitLoops> LimitLoops::Create(ThreadPool& pool, Isa isa) {
+  NIBBLE_TRY(ReadProbe read, ReadProbe::OfMemory(pool));
+  LimitLoops loops(pool, isa, std::move(read));
   const PeakKernels& peaks = PeakKernelsFor(isa);
-  const double share = seconds / 8;
-  limits.int8_macs = MeasurePeak(pool, peaks.int8, share);
-  limits.int4_macs = MeasurePeak(pool, peaks.int4, share);
-  limits.f32_macs = MeasurePeak(pool, peaks.f32, share);
-  limits.barrier_s = MeasureBarrier(pool);
-  NIBBLE_TRY(limits.read_bandwidth, ProbeReadBandwidth(pool, 2 * share));
+  loops.int4_ = MakePeak(peaks.int4);
+  loops.int8_ = MakePeak(peaks.int8);
+  loops.f32_ = MakePeak(peaks.f32);
+  return loops;
+}
+
+double LimitLoops::Run(const Peak& peak) {
+  std::atomic<int64_t> macs = 0;
+  const double started = MonotonicSeconds();
+  pool_->Run([&](int) { macs += peak.loop(peak.rounds); });
+  return static_cast<double>(macs) / (MonotonicSeconds() - started);
+}
+
+LimitRates LimitLoops::Round() {
+  return {.read = read_.Round(),
+          .macs = {.int4 = Run(int4_), .int8 = Run(int8_), .f32 = Run(f32_)}};
+}
+
+Result<MachineLimits> MeasureLimits(LimitLoops& loops, double seconds) {
+  constexpr int kLeastRounds = 15;
+  MachineLimits limits;
+  limits.isa = loops.isa();
+  limits.barrier_s = MeasureBarrier(loops.pool());
+  limits.region_s = MeasureRegion(loops.pool());
+  std::vector<LimitRates> rounds;
+  const double until = MonotonicSeconds() + seconds / 2;
+  while (std::ssize(rounds) < kLeastRounds || MonotonicSeconds() < until) {
+    rounds.push_back(loops.Round());
+  }
+  const auto summarise = [&](auto rate) {
+    std::vector<double> values;
+    for (LimitRates& round : rounds) values.push_back(std::invoke(rate, round));
+    std::invoke(rate, limits.best) = std::ranges::max(values);
+    std::invoke(rate, limits.median) = MedianOf(std::move(values));
+  };
+  summarise([](LimitRates& r) -> double& { return r.read; });
+  summarise([](LimitRates& r) -> double& { return r.macs.int4; });
+  summarise([](LimitRates& r) -> double& { return r.macs.int8; });
+  summarise([](LimitRates& r) -> double& { return r.macs.f32; });
+  const ReadRates read = loops.MeasureRead(0);
+  limits.read_form = read.form;
+  limits.read_bytes = read.bytes;
   const size_t cache = std::max<size_t>(ReadTopology().last_level_cache, size_t{1} << 20);
   for (const size_t bytes : {size_t{512} << 10, size_t{4} << 20, cache / 2, cache}) {
-    NIBBLE_TRY(const double bandwidth, ProbeReadBandwidth(pool, share / 2, bytes));
-    limits.cache_bandwidth.push_back({bytes, bandwidth});
+    NIBBLE_TRY(ReadProbe probe, ReadProbe::OfSize(loops.pool(), bytes));
+    limits.cache_bandwidth.push_back({bytes, probe.Measure(seconds / 16).best});
   }
   return limits;
 }

@@ -1,5 +1,7 @@
 #include "advise/model_work.h"
 
+#include <algorithm>
+
 namespace nibble {
 namespace {
 
@@ -41,11 +43,24 @@ ModelWork ComputeWork(const ModelFile& file, Act act) {
             work.per_logit_row);
   const ModelConfig& config = file.config();
   for (const LayerConfig& layer : config.layers) {
-    if (layer.window == 0) {
-      work.attention_macs_per_position += 2.0 * config.heads * config.head_dim;
+    auto same = std::ranges::find(work.attention, layer.window, &AttentionWork::window);
+    if (same == work.attention.end()) {
+      same = work.attention.insert(same, {.window = layer.window});
     }
+    same->macs_per_key += 2.0 * config.heads * config.head_dim;
   }
   return work;
+}
+
+double ModelWork::AttentionMacs(int first, int rows) const {
+  double macs = 0;
+  for (const AttentionWork& layers : attention) {
+    for (int position = first; position < first + rows; ++position) {
+      const int seen = position + 1;
+      macs += layers.macs_per_key * (layers.window == 0 ? seen : std::min(seen, layers.window));
+    }
+  }
+  return macs;
 }
 
 }  // namespace nibble

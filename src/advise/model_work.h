@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "format/format.h"
 #include "kernels/activations.h"
 #include "model/config/model_file.h"
@@ -16,12 +18,24 @@ struct Macs {
   Macs operator*(double factor) const;
 };
 
-// Matrix multiplications of a model: what one token needs, by format. Attention is apart, since it
-// grows with the context.
+// Layers whose attention sees equally far.
+struct AttentionWork {
+  int window = 0;           // most visible positions; 0: all
+  double macs_per_key = 0;  // of one query token and one visible position, all these layers
+};
+
+// Multiplications of a model: what one token needs in its matrices, by format, and in attention,
+// which grows with the context.
 struct ModelWork {
-  Macs per_row;                            // all layers, one token
-  Macs per_logit_row;                      // the output matrix
-  double attention_macs_per_position = 0;  // f32, one query token, global layers
+  Macs per_row;        // all layers, one token
+  Macs per_logit_row;  // the output matrix
+  std::vector<AttentionWork> attention;
+
+  // Attention of `rows` tokens at positions first, first + 1, …: QKᵀ and PV over the positions that
+  // each sees, itself included. Counted as f32, which is how they are computed over f16 and f32
+  // pages; exponentials, norms, gates and rotations are not multiplications of two matrices and
+  // are not counted.
+  double AttentionMacs(int first, int rows) const;
 };
 ModelWork ComputeWork(const ModelFile& file, Act act);
 

@@ -1,12 +1,10 @@
-#include "advise/bench.h"
-
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
 
-#include "advise/limits.h"
+#include "cli/bench_output.h"
 #include "cli/commands.h"
-#include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "kernels/kernel_table.h"
@@ -28,6 +26,7 @@ struct BenchFlags {
   std::vector<int> both;  // prompt and answer in one test: none, or two numbers
   int repetitions = 5;
   bool limits = false;
+  bool attention_exactness = false;
 };
 
 struct BenchSetup {
@@ -37,17 +36,6 @@ struct BenchSetup {
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<Decoder> decoder;
 };
-
-std::string_view TestName(BenchTest test) {
-  switch (test) {
-    case BenchTest::kPrompt:
-      return "pp";
-    case BenchTest::kGenerate:
-      return "tg";
-    default:
-      return "pg";
-  }
-}
 
 // As llama-bench: every prompt length, every answer length; each at every batch and depth.
 std::vector<BenchCase> Cases(const BenchFlags& own) {
@@ -83,10 +71,20 @@ Result<ModelFile> OpenModel(const GlobalFlags& flags, const BenchFlags& own) {
   } else {
     NIBBLE_TRY(config, ShapeByName(own.random));
   }
-  NIBBLE_TRY(const JsonDocument document, JsonDocument::Parse(std::move(config)));
-  auto file = ModelFile::Random(document.root(), mix);
+  const auto document = JsonDocument::Parse(std::move(config));
+  if (!document) return Within(own.random, document.error());
+  auto file = ModelFile::Random(document->root(), mix);
   if (!file) return Within(own.random, file.error());
   return file;
+}
+
+Result<std::unique_ptr<ThreadPool>> MakePool(const GlobalFlags& flags) {
+  const int threads = flags.threads > 0 ? flags.threads : ReadTopology().threads;
+  try {
+    return std::make_unique<ThreadPool>(threads);
+  } catch (const std::system_error& error) {
+    return Fail(ErrorKind::kNoRoom, "{} threads cannot be started: {}", threads, error.what());
+  }
 }
 
 Result<BenchSetup> SetUp(const GlobalFlags& flags, const BenchFlags& own,
@@ -94,8 +92,8 @@ Result<BenchSetup> SetUp(const GlobalFlags& flags, const BenchFlags& own,
   NIBBLE_TRY(const Act act, ParseAct(flags.act));
   NIBBLE_TRY(const Isa isa, ChooseIsa());
   NIBBLE_TRY(ModelFile file, OpenModel(flags, own));
-  const int threads = flags.threads > 0 ? flags.threads : ReadTopology().threads;
-  BenchSetup setup{std::move(file), act, isa, std::make_unique<ThreadPool>(threads), nullptr};
+  NIBBLE_TRY(auto pool, MakePool(flags));
+  BenchSetup setup{std::move(file), act, isa, std::move(pool), nullptr};
   LoadOptions options;
   options.act = act;
   for (const BenchCase& test : cases) {
@@ -105,102 +103,20 @@ Result<BenchSetup> SetUp(const GlobalFlags& flags, const BenchFlags& own,
   return setup;
 }
 
-Json LimitsJson(const MachineLimits& limits) {
-  Json caches = Json::array();
-  for (const CacheBandwidth& cache : limits.cache_bandwidth) {
-    caches.push_back({{"bytes", cache.bytes}, {"bandwidth", cache.bandwidth}});
-  }
-  return {{"read_bandwidth", limits.read_bandwidth},
-          {"cache_bandwidth", caches},
-          {"int4_macs", limits.int4_macs},
-          {"int8_macs", limits.int8_macs},
-          {"f32_macs", limits.f32_macs},
-          {"barrier_s", limits.barrier_s},
-          {"isa", IsaName(limits.isa)}};
-}
-
-// What a row came to; fractions only when the limits were measured in the same run.
-Json RowJson(const GlobalFlags& flags, const BenchSetup& setup, const std::string& kv,
-             const BenchRow& row, const std::optional<MachineLimits>& limits) {
-  const double median = row.MedianSeconds();
-  const auto [fastest, slowest] = std::ranges::minmax(row.seconds);
-  const auto tokens = static_cast<double>(row.tokens);
-  Json json = {
-      {"test", TestName(row.test.test)},
-      {"prompt", row.test.prompt},
-      {"gen", row.test.gen},
-      {"batch", row.test.batch},
-      {"depth", row.test.depth},
-      {"act", flags.act},
-      {"kv", kv},
-      {"threads", setup.pool->size()},
-      {"tok_s", tokens / median},
-      {"tok_s_min", tokens / slowest},
-      {"tok_s_max", tokens / fastest},
-      // Of a prompt the time to its end, of an answer the time of one step.
-      {"latency_s",
-       row.test.test == BenchTest::kPrompt ? median : median / static_cast<double>(row.steps)}};
-  json["bandwidth_fraction"] = nullptr;
-  json["compute_fraction"] = nullptr;
-  if (limits) {
-    const double compute_s = row.macs.int4 / limits->int4_macs + row.macs.int8 / limits->int8_macs +
-                             row.macs.f32 / limits->f32_macs;
-    json["bandwidth_fraction"] = row.bytes / median / limits->read_bandwidth;
-    json["compute_fraction"] = compute_s / median;
-  }
-  return json;
-}
-
-std::string Fraction(const Json& value) {
-  return value.is_null() ? "-" : fmt::format("{:.0f}%", 100 * value.get<double>());
-}
-
-void PrintLimits(const MachineLimits& limits) {
-  fmt::print(
-      "limits: read {}/s; {:.0f} G int4, {:.0f} G int8, {:.0f} G f32 multiply-adds/s; region "
-      "{:.2f} µs; {}\n",
-      FormatBytes(limits.read_bandwidth), limits.int4_macs / 1e9, limits.int8_macs / 1e9,
-      limits.f32_macs / 1e9, limits.barrier_s * 1e6, IsaName(limits.isa));
-}
-
-void PrintMarkdownHeader() {
-  fmt::print(
-      "| test | batch | depth | act | kv | threads | tokens/s (min … max) | latency | "
-      "bandwidth | compute |\n|---|---|---|---|---|---|---|---|---|---|\n");
-}
-
-void PrintMarkdownRow(const Json& row) {
-  const bool prompt = row["test"] == "pp";
-  const int length = row["prompt"].get<int>() + row["gen"].get<int>();
-  fmt::print("| {}{} | {} | {} | {} | {} | {} | {} ({} … {}) | {:.2f} ms{} | {} | {} |\n",
-             row["test"].get<std::string>(), length, row["batch"].get<int>(),
-             row["depth"].get<int>(), row["act"].get<std::string>(), row["kv"].get<std::string>(),
-             row["threads"].get<int>(), FormatRate(row["tok_s"].get<double>()),
-             FormatRate(row["tok_s_min"].get<double>()), FormatRate(row["tok_s_max"].get<double>()),
-             row["latency_s"].get<double>() * 1e3, prompt ? "" : " a step",
-             Fraction(row["bandwidth_fraction"]), Fraction(row["compute_fraction"]));
-  std::fflush(stdout);
-}
-
-void PrintCsvRow(const Json& row, bool header) {
-  std::string line;
-  for (const auto& [key, value] : row.items()) {
-    const std::string cell = value.is_string() ? value.get<std::string>() : value.dump();
-    line += (line.empty() ? "" : ",") + (header ? key : cell);
-  }
-  fmt::print("{}\n", line);
-}
-
+// The formats of --kv f16,f32,…, each with its name in the rows.
 Result<std::vector<std::pair<std::string, KvFormats>>> KvList(const GlobalFlags& flags) {
   std::vector<std::pair<std::string, KvFormats>> list;
-  std::string rest = flags.kv;
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
+  for (size_t begin = 0; begin <= flags.kv.size();) {
+    const size_t comma = std::min(flags.kv.find(',', begin), flags.kv.size());
     GlobalFlags one = flags;
-    one.kv = rest.substr(0, comma);
+    one.kv = flags.kv.substr(begin, comma - begin);
     NIBBLE_TRY(const KvFormats formats, ParseKvFormats(one));
-    list.emplace_back(one.kv, formats);
-    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+    std::string name = one.kv;
+    if (!one.kv_k.empty() || !one.kv_v.empty()) {
+      name = (one.kv_k.empty() ? one.kv : one.kv_k) + "/" + (one.kv_v.empty() ? one.kv : one.kv_v);
+    }
+    list.emplace_back(name, formats);
+    begin = comma + 1;
   }
   return list;
 }
@@ -220,8 +136,32 @@ Status CheckRoom(const BenchSetup& setup, KvFormats formats, const BenchCase& te
               test.TokensPerSequence(), FormatBytes(needed), FormatBytes(available));
 }
 
+std::string ModelName(const BenchFlags& own) {
+  if (own.model.empty()) return own.random + " " + own.to;
+  return std::filesystem::path(own.model).filename().string();
+}
+
+// Instead of speed. With a model: its heads; without: four on one K/V head.
+Status RunExactness(const GlobalFlags& flags, const BenchFlags& own, const std::string& output) {
+  NIBBLE_TRY(const Isa isa, ChooseIsa());
+  NIBBLE_TRY(const KvFormats formats, ParseKvFormats(flags));
+  AttentionExactnessOptions options{.k = formats.k, .v = formats.v};
+  if (!own.model.empty() || !own.random.empty()) {
+    NIBBLE_TRY(const ModelFile file, OpenModel(flags, own));
+    options.heads = file.config().heads;
+    options.kv_heads = file.config().kv_heads;
+    options.head_dim = file.config().head_dim;
+  }
+  NIBBLE_TRY(const auto pool, MakePool(flags));
+  NIBBLE_TRY(const auto entries,
+             MeasureAttentionExactness(KernelsFor(isa), *pool, kExactnessPositions, options));
+  PrintExactness(output, entries);
+  return {};
+}
+
 Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
   const std::string output = flags.json ? "json" : own.output;
+  if (own.attention_exactness) return RunExactness(flags, own, output);
   const std::vector<BenchCase> cases = Cases(own);
   if (cases.empty()) return BadInput("nothing to measure: every -p and -n is 0");
   NIBBLE_TRY(const auto kvs, KvList(flags));
@@ -229,39 +169,32 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
   for (const auto& [name, formats] : kvs) {
     for (const BenchCase& test : cases) NIBBLE_RETURN_IF_ERROR(CheckRoom(setup, formats, test));
   }
-  std::optional<MachineLimits> limits;
+  const BenchHeader header{.model = ModelName(own),
+                           .parameters = setup.file.config().parameters,
+                           .weight_bytes_per_step = setup.decoder->WeightBytesPerStep(),
+                           .act = flags.act,
+                           .threads = setup.pool->size(),
+                           .isa = setup.isa};
+  BenchPrinter printer(output, header);
+  std::optional<LimitLoops> loops;
   if (own.limits) {
-    NIBBLE_TRY(limits, MeasureLimits(*setup.pool, setup.isa));
-  }
-  if (output == "md") {
-    if (limits) PrintLimits(*limits);
-    PrintMarkdownHeader();
+    NIBBLE_TRY(loops, LimitLoops::Create(*setup.pool, setup.isa));
+    NIBBLE_TRY(const MachineLimits limits, MeasureLimits(*loops));
+    printer.Limits(limits);
   }
   const ModelWork work = ComputeWork(setup.file, setup.act);
-  Json rows = Json::array();
   for (const auto& [name, formats] : kvs) {
     for (const BenchCase& test : cases) {
       NIBBLE_TRY(ModelBench bench,
                  ModelBench::Create(*setup.decoder, KernelsFor(setup.isa), work, formats,
                                     test.batch, test.TokensPerSequence()));
       const BenchRow row = bench.Run(test, own.repetitions);
-      const Json json = RowJson(flags, setup, name, row, limits);
-      if (output == "md") PrintMarkdownRow(json);
-      if (output == "csv") {
-        if (rows.empty()) PrintCsvRow(json, true);
-        PrintCsvRow(json, false);
-      }
-      if (output == "jsonl") PrintJsonLine(json);
-      rows.push_back(json);
+      std::optional<LimitFractions> fractions;
+      if (loops) fractions = MeasureFractions(bench, *loops);
+      printer.Row(BenchRowJson(header, name, row, fractions));
     }
   }
-  if (output == "json") {
-    Json out;
-    if (limits) out["limits"] = LimitsJson(*limits);
-    out["model"] = own.model.empty() ? own.random + " " + own.to : own.model;
-    out["rows"] = rows;
-    PrintJsonLine(out);
-  }
+  printer.Finish();
   return {};
 }
 
@@ -294,8 +227,12 @@ void AddBenchCommand(const CommandContext& context) {
   command->add_option("-r,--repetitions", own->repetitions, "Measured rounds after one warm-up")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_flag("--limits", own->limits,
-                    "Measure read bandwidth and multiply peaks first; rows state their fraction");
+  command->add_flag(
+      "--limits", own->limits,
+      "Measure read bandwidth and multiply peaks first, and again beside each row; rows "
+      "state their fraction");
+  command->add_flag("--attention-exactness", own->attention_exactness,
+                    "Instead: attention's error beside its rounding bound, and its workspace");
   command->add_option("-o,--output", own->output, "md, csv, json or jsonl")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str();
@@ -303,7 +240,8 @@ void AddBenchCommand(const CommandContext& context) {
       "Examples:\n"
       "  nibble bench smollm2-135m --limits\n"
       "  nibble bench model.gguf -p 512 -n 128 -b 1,4,16 -d 0,4096 --kv f16,f32\n"
-      "  nibble bench --random tinyllama-1.1b --to q4_k_m -p 256 -n 48 -b 1,16 --limits --json\n");
+      "  nibble bench --random tinyllama-1.1b --to q4_k_m -p 256 -n 48 -b 1,16 --limits --json\n"
+      "  nibble bench --attention-exactness\n");
   const GlobalFlags& flags = context.flags;
   std::function<Status()>& action = context.action;
   command->callback(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,14 +27,16 @@ std::vector<Isa> SupportedIsas();
 Result<Isa> ChooseIsa();
 
 struct CpuTopology {
-  int affinity_threads = 1;     // processors this process may run on
-  double cgroup_quota = 0;      // processors' worth of time the cgroup grants; 0: no limit
-  int threads = 1;              // what a pool should use: min of both, at least 1
-  size_t last_level_cache = 0;  // bytes
-  size_t memory_total = 0;      // bytes this process may use: machine or cgroup limit
-  size_t memory_available = 0;  // bytes free now under the same limit
-  int numa_nodes = 1;
+  int affinity_threads = 1;          // processors this process may run on
+  double cgroup_quota = 0;           // processors' worth of time the cgroup grants; 0: no limit
+  int threads = 1;                   // what a pool should use: min of both, at least 1
+  size_t last_level_cache = 0;       // bytes of the largest one
+  size_t all_last_level_caches = 0;  // of all that those processors reach, as far as it is told
+  size_t memory_total = 0;           // bytes this process may use: machine or cgroup limit
+  size_t memory_available = 0;       // bytes free now under the same limit
+  int numa_nodes = 1;                // with memory
 };
-CpuTopology ReadTopology();
+// root stands before the names of files under /sys and /proc.
+CpuTopology ReadTopology(const std::filesystem::path& root = "/");
 
 }  // namespace nibble

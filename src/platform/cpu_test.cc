@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "platform/cgroup.h"
+#include "platform/sysfs.h"
 #include "tests/support/test_data.h"
 
 namespace nibble {
@@ -69,6 +70,55 @@ TEST(Topology, IsPlausible) {
   EXPECT_GT(topology.memory_total, size_t{16} << 20);
   EXPECT_LE(topology.memory_available, topology.memory_total);
   EXPECT_GE(topology.numa_nodes, 1);
+}
+
+TEST(Topology, CountsEachLastLevelCacheOnce) {
+  const testing::TempDir dir;
+  const int cpu = AllowedCpus().front();
+  const auto cache = [&](int index, const char* level, const char* type, const char* size) {
+    const fs::path folder = dir.path() / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) /
+                            "cache" / ("index" + std::to_string(index));
+    Write(folder / "level", level);
+    Write(folder / "type", type);
+    Write(folder / "size", size);
+    Write(folder / "shared_cpu_list", "0-127");
+  };
+  cache(0, "1", "Data", "32K");
+  cache(1, "1", "Instruction", "64K");
+  cache(2, "2", "Unified", "1024K");
+  cache(3, "3", "Unified", "48M");
+  Write(dir.path() / "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 500 kB\n");
+  const CpuTopology topology = ReadTopology(dir.path());
+  EXPECT_EQ(topology.last_level_cache, size_t{48} << 20);
+  // Other processors of this process have no entry, and so add nothing.
+  EXPECT_EQ(topology.all_last_level_caches, size_t{48} << 20);
+  EXPECT_EQ(topology.memory_total, 1000U << 10);
+  EXPECT_EQ(topology.memory_available, 500U << 10);
+}
+
+TEST(Topology, AddsUpTheCachesOfSeveralGroups) {
+  const testing::TempDir dir;
+  for (int cpu = 0; cpu < 6; ++cpu) {
+    const fs::path folder =
+        dir.path() / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "cache" / "index0";
+    Write(folder / "level", "3");
+    Write(folder / "type", "Unified");
+    Write(folder / "size", "32768K");
+    Write(folder / "shared_cpu_list", cpu < 3 ? "0-2" : "3-5");
+  }
+  const std::vector<int> some = {1, 2};
+  EXPECT_EQ(ReadLastLevelCaches(dir.path(), some).all, size_t{32} << 20);
+  const std::vector<int> both = {0, 2, 4, 5};
+  EXPECT_EQ(ReadLastLevelCaches(dir.path(), both).all, size_t{64} << 20);
+  EXPECT_EQ(ReadLastLevelCaches(dir.path(), both).largest, size_t{32} << 20);
+}
+
+TEST(Sysfs, ListsOfProcessors) {
+  EXPECT_EQ(ParseCpuList("0-2,7,9-9"), (std::vector{0, 1, 2, 7, 9}));
+  EXPECT_TRUE(ParseCpuList("").empty());
+  EXPECT_TRUE(ParseCpuList("x").empty());
+  EXPECT_EQ(ParseCpuList("3,x"), (std::vector{3}));
+  EXPECT_TRUE(ParseCpuList("0-99999999999").empty());
 }
 
 TEST(Cgroup, NothingThereMeansNoLimit) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -164,14 +165,21 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : size_(threads), state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int threads, std::span<const NumaNode> nodes)
+    : size_(threads), state_(std::make_unique<State>()) {
   NIBBLE_CHECK(threads >= 1 && threads < static_cast<int>(kRound));
   // With fewer processors than threads, a spinning thread keeps the awaited one from running.
   state_->spin = std::thread::hardware_concurrency() >= static_cast<unsigned>(threads);
   state_->waiters.resize(static_cast<size_t>(threads));
   state_->workers.reserve(static_cast<size_t>(threads - 1));
   for (int i = 1; i < threads; ++i) {
-    state_->workers.emplace_back([state = state_.get(), i] { state->WorkerMain(i); });
+    std::vector<int> cpus;
+    if (!nodes.empty()) cpus = nodes[NumaNodeOfThread(nodes, i, threads)].cpus;
+    state_->workers.emplace_back([state = state_.get(), i, cpus = std::move(cpus)] {
+      // Where the processors have been taken from this process, it runs where it may.
+      if (!cpus.empty()) (void)PinThisThread(cpus);
+      state->WorkerMain(i);
+    });
   }
 }
 

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <type_traits>
 
 #include "base/math.h"
+#include "platform/numa.h"
 
 namespace nibble {
 
@@ -17,8 +19,9 @@ namespace nibble {
 class ThreadPool {
  public:
   // threads >= 1, the caller included. Throws std::system_error when the system gives no more
-  // threads; those that were started have ended by then.
-  explicit ThreadPool(int threads);
+  // threads; those that were started have ended by then. With nodes, each worker keeps to the
+  // processors of one (NumaNodeOfThread); the caller, whose thread is not the pool's, does not.
+  explicit ThreadPool(int threads, std::span<const NumaNode> nodes = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

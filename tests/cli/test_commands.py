@@ -155,14 +155,19 @@ class Bench(CliTest):
         found = self.run_json("bench", "shakespeare", "-p", "32", "-n", "4", "--pg", "8,2", "-b",
                               "1,3", "-d", "0,16", "-r", "2", "--limits")
         for key in ("read_bandwidth", "cache_bandwidth", "int4_macs", "int8_macs", "f32_macs",
-                    "barrier_s", "isa"):
+                    "barrier_s", "isa", "read_bandwidth_median", "int8_macs_median"):
             self.assertIn(key, found["limits"])
         self.assertEqual(len(found["rows"]), 2 * 2 * 3)
         self.assertEqual(set(found["rows"][0]),
                          {"test", "prompt", "gen", "batch", "depth", "act", "kv", "threads",
                           "tok_s", "tok_s_min", "tok_s_max", "latency_s", "bandwidth_fraction",
-                          "compute_fraction"})
+                          "bandwidth_fraction_best", "compute_fraction", "compute_fraction_best",
+                          "alternations"})
         for row in found["rows"]:
+            self.assertGreaterEqual(row["alternations"], 15)
+            self.assertGreater(row["bandwidth_fraction"], 0)
+            self.assertGreaterEqual(row["bandwidth_fraction_best"], row["bandwidth_fraction"])
+            self.assertGreaterEqual(row["compute_fraction_best"], row["compute_fraction"])
             self.assertLessEqual(row["tok_s_min"], row["tok_s"])
             self.assertLessEqual(row["tok_s"], row["tok_s_max"])
 
@@ -173,7 +178,38 @@ class Bench(CliTest):
         self.assertEqual([row["test"] for row in found["rows"]], ["pp", "tg"])
         self.assertIsNone(found["rows"][0]["bandwidth_fraction"])
 
+    def test_every_output_has_the_same_rows(self):
+        common = ("bench", "shakespeare", "-p", "8", "-n", "2", "-r", "1", "--kv", "f16,f32")
+        tests = [("pp", "f16"), ("tg", "f16"), ("pp", "f32"), ("tg", "f32")]
+        lines = nibble(*common, "-o", "jsonl").stdout.splitlines()
+        self.assertEqual([(row["test"], row["kv"]) for row in map(json.loads, lines)], tests)
+        head, *lines = nibble(*common, "-o", "csv").stdout.splitlines()
+        keys = head.split(",")
+        rows = [dict(zip(keys, line.split(","), strict=True)) for line in lines]
+        self.assertEqual([(row["test"], row["kv"]) for row in rows], tests)
+        self.assertEqual(rows[0]["bandwidth_fraction"], "")
+        lines = nibble(*common, "-o", "md").stdout.splitlines()
+        cells = [[cell.strip() for cell in line.split("|")] for line in lines]
+        self.assertEqual([(row[1], row[5]) for row in cells[-4:]],
+                         [("pp8", "f16"), ("tg2", "f16"), ("pp8", "f32"), ("tg2", "f32")])
+        both = self.run_json("bench", "shakespeare", "-p", "8", "-n", "0", "-r", "1", "--kv-v", "f32")
+        self.assertEqual(both["rows"][0]["kv"], "f16/f32")
+
+    def test_attention_exactness(self):
+        found = self.run_json("bench", "--attention-exactness")["attention_exactness"]
+        self.assertEqual([entry["positions"] for entry in found], [1024, 8192, 32768])
+        for entry in found:
+            self.assertGreater(entry["max_error"], 0)
+            self.assertLessEqual(entry["worst_ratio"], 1)
+            self.assertEqual(entry["workspace_bytes"], found[0]["workspace_bytes"])
+
     def test_what_cannot_be_measured_is_refused(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as config:
+            config.write('{"model_type": "llama"')
+            config.flush()
+            self.assert_refused(nibble("bench", "--random", config.name), config.name)
+        self.assert_refused(nibble("bench", "shakespeare", "--kv", "f16,"), "--kv")
+        self.assert_refused(nibble("bench", "--random", "tinyllama-1.1b", "--to", "q9"), "q9")
         self.assert_refused(nibble("bench", "--random", "no-such-shape"), "tinyllama-1.1b")
         self.assert_refused(nibble("bench", "shakespeare", "-p", "400"), "400", "256")
         self.assert_refused(nibble("bench", "shakespeare", "--random", "llama-3-8b"))
