@@ -3,144 +3,53 @@
 
     pip install llama-cpp-python
     python bench/compare.py model.gguf --text wiki.test.raw
+    python bench/compare.py --random tinyllama-1.1b --to q4_k_m --tokenizer model.gguf
+    python bench/compare.py model.gguf --peer-bench ik_llama.cpp/build/bin --peer-repack
 
-Prefill is a prompt of 512 tokens, generation 128 tokens one by one. The peer first tries its thread
-counts, batch sizes and both attention paths; its best of each is what nibble is compared with. Then
-both run in turn, several rounds, and medians and the median of the rounds' ratios are printed: the
-machine's mood changes by tens of percent, but little within a round. A speed counts only with the
-perplexity beside it, so both programs score the same windows of the text (llama.cpp's protocol:
-windows of 512, the second half scored). The peer only decodes; nibble's generation samples too.
+Tests: prefill (a prompt of 512 tokens), generation (128 tokens one by one after 16), and batch (16
+sequences that generate together, each with its own sequence id, tokens of all counted). The peer
+first tries its settings one after the other (threads, flash attention, batch size, kind of cache)
+and keeps the best of each. Then both run in turn, several rounds, the order changing, and medians and
+the median of the rounds' ratios are printed: the machine's mood changes by tens of percent, but
+little within a round. A speed counts only with the perplexity beside it, so both programs score the
+same windows of the text (llama.cpp's protocol: windows of 512, the second half scored). nibble's
+figures are those of `nibble bench`: forward passes and the greedy choice, no sampler on either side.
 """
 
 import argparse
-import ctypes
 import json
-import math
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
-import time
-
-import llama_cpp
-import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+TESTS = ("prefill", "generation", "batch")
 
 
 def note(*words):
     print(*words, file=sys.stderr, flush=True)
 
 
-class Peer:
-    """One llama.cpp context; settings are {threads, ubatch, flash}."""
-
-    def __init__(self, model, settings, context):
-        parameters = llama_cpp.llama_context_default_params()
-        parameters.n_ctx = context
-        parameters.n_batch = context
-        parameters.n_ubatch = settings["ubatch"]
-        parameters.n_threads = settings["threads"]
-        parameters.n_threads_batch = settings["threads"]
-        if hasattr(parameters, "flash_attn_type"):
-            parameters.flash_attn_type = 1 if settings["flash"] else 0
-        else:
-            parameters.flash_attn = settings["flash"]
-        self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
-        self.context = llama_cpp.llama_init_from_model(model, parameters)
-        if not self.context:
-            raise RuntimeError(f"llama.cpp refuses {settings}")
-
-    def close(self):
-        llama_cpp.llama_free(self.context)
-
-    def clear(self):
-        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
-
-    def decode(self, ids):
-        array = (llama_cpp.llama_token * len(ids))(*ids)
-        if llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(array, len(ids))):
-            raise RuntimeError("llama_decode failed")
-
-    def prefill_rate(self, ids):
-        self.clear()
-        started = time.perf_counter()
-        self.decode(ids)
-        llama_cpp.llama_synchronize(self.context)
-        return len(ids) / (time.perf_counter() - started)
-
-    def generation_rate(self, prompt, following):
-        self.clear()
-        self.decode(prompt)
-        llama_cpp.llama_synchronize(self.context)
-        started = time.perf_counter()
-        for token in following:
-            self.decode([token])
-            llama_cpp.llama_synchronize(self.context)
-        return len(following) / (time.perf_counter() - started)
-
-    def window_losses(self, window):
-        """-log p of the tokens in the window's second half."""
-        self.clear()
-        count, half = len(window), len(window) // 2
-        batch = llama_cpp.llama_batch_init(count, 0, 1)
-        batch.n_tokens = count
-        for i, token in enumerate(window):
-            batch.token[i] = token
-            batch.pos[i] = i
-            batch.n_seq_id[i] = 1
-            batch.seq_id[i][0] = 0
-            batch.logits[i] = i >= half
-        if llama_cpp.llama_decode(self.context, batch):
-            raise RuntimeError("llama_decode failed")
-        losses = []
-        for i in range(half, count - 1):
-            row = llama_cpp.llama_get_logits_ith(self.context, i)
-            logits = np.ctypeslib.as_array(row, (self.vocabulary,)).astype(np.float64)
-            top = logits.max()
-            losses.append(top + math.log(np.exp(logits - top).sum()) - logits[window[i + 1]])
-        llama_cpp.llama_batch_free(batch)
-        return losses
-
-
-def silence_peer():
-    callback = llama_cpp.llama_log_callback(lambda level, text, data: None)
-    llama_cpp.llama_log_set(callback, ctypes.c_void_p(0))
-    return callback  # must outlive the library's use of it
-
-
-def tokenize(model, text):
-    vocabulary = llama_cpp.llama_model_get_vocab(model)
-    data = text.encode("utf-8")
-    room = len(data) + 16
-    ids = (llama_cpp.llama_token * room)()
-    count = llama_cpp.llama_tokenize(vocabulary, data, len(data), ids, room, True, False)
-    return list(ids[:count]), bool(llama_cpp.llama_vocab_get_add_bos(vocabulary)), \
-        llama_cpp.llama_vocab_bos(vocabulary)
-
-
-def best_settings(model, ids, arguments):
-    """The peer's fastest settings for prefill and for generation, each tried twice."""
-    cores = len(os.sched_getaffinity(0))
-    prefill, generation = {}, {}
-    for threads in sorted({1, max(1, cores // 2), cores}):
-        for flash in (False, True):
-            for ubatch in arguments.ubatch:
-                settings = {"threads": threads, "ubatch": ubatch, "flash": flash}
-                peer = Peer(model, settings, arguments.context)
-                key = json.dumps(settings)
-                prefill[key] = max(peer.prefill_rate(ids[:arguments.prompt]) for _ in range(2))
-                line = f"  peer {key}: prefill {prefill[key]:.1f}"
-                if ubatch == arguments.ubatch[0]:
-                    generation[key] = max(peer.generation_rate(ids[:arguments.depth],
-                                                               ids[arguments.depth:][:32])
-                                          for _ in range(2))
-                    line += f", generation {generation[key]:.1f}"
-                note(line)
-                peer.close()
-    return (json.loads(max(prefill, key=prefill.get)),
-            json.loads(max(generation, key=generation.get)))
+def best_settings(peer, test):
+    """Settings found one after the other, from a sensible start; and all that was tried."""
+    choices = peer.choices(test)
+    best = {"threads": choices["threads"][0], "flash": choices["flash"][0], "ubatch": 512}
+    best |= {name: values[0] for name, values in choices.items() if name not in best}
+    tried = {json.dumps(best): peer.rate(test, best)}
+    for name, values in choices.items():
+        for value in values:
+            settings = best | {name: value}
+            key = json.dumps(settings)
+            if key not in tried:
+                try:
+                    tried[key] = peer.rate(test, settings)
+                except RuntimeError as error:
+                    note(f"  {error}")
+                    tried[key] = 0
+                note(f"  {test}: peer {key} {tried[key]:.1f} tokens/s")
+        best = json.loads(max(tried, key=tried.get))
+    return best, tried
 
 
 def nibble_json(arguments, *words):
@@ -152,117 +61,150 @@ def nibble_json(arguments, *words):
     return json.loads(done.stdout)
 
 
-def nibble_run(arguments, ids, count):
-    return nibble_json(arguments, "run", arguments.model, "--ids", ",".join(map(str, ids)),
-                       "-n", count, "--temp", 0, "--ctx", arguments.context, "--ignore-eos")
+def nibble_rate(arguments, test):
+    a = arguments
+    words = {"prefill": ("-p", a.prompt, "-n", 0),
+             "generation": ("-p", 0, "-n", a.generate, "-d", a.depth),
+             "batch": ("-p", 0, "-n", a.batch_steps, "-d", a.depth, "-b", a.batch)}[test]
+    return nibble_json(a, "bench", a.model, *words, "-r", 1)["rows"][0]["tok_s"]
 
 
-def measure_speed(model, ids, arguments):
-    prefill_settings, generation_settings = best_settings(model, ids, arguments)
-    prefill_peer = Peer(model, prefill_settings, arguments.context)
-    generation_peer = Peer(model, generation_settings, arguments.context)
-    prompt = ids[:arguments.prompt]
-    start, following = ids[:arguments.depth], ids[arguments.depth:][:arguments.generate]
-    rates = {"prefill": [], "generation": []}
-    nibble = {}
+def measure_speed(peer, arguments):
+    result = {}
+    for test in arguments.tests:
+        settings, tried = best_settings(peer, test)
+        peer.use(test, settings)
+        result[test] = {"peer_settings": settings, "peer_tried": tried}
+    rounds = {test: [] for test in arguments.tests}
     for number in range(arguments.rounds):
-        peer_prefill = prefill_peer.prefill_rate(prompt)
-        ours_prefill = nibble_run(arguments, prompt, 1)["prefill_tok_s"]
-        peer_generation = generation_peer.generation_rate(start, following)
-        nibble = nibble_run(arguments, start, arguments.generate)
-        rates["prefill"].append((ours_prefill, peer_prefill))
-        rates["generation"].append((nibble["decode_tok_s"], peer_generation))
-        note(f"  round {number + 1}: prefill {ours_prefill:.1f} / {peer_prefill:.1f}, generation "
-             f"{nibble['decode_tok_s']:.1f} / {peer_generation:.1f} tokens/s (nibble / peer)")
-    result = {"peer_settings": {"prefill": prefill_settings, "generation": generation_settings}}
-    for name, pairs in rates.items():
+        for test in arguments.tests:
+            if number % 2 == 0:
+                theirs = peer.run(test)
+                ours = nibble_rate(arguments, test)
+            else:
+                ours = nibble_rate(arguments, test)
+                theirs = peer.run(test)
+            rounds[test].append((ours, theirs))
+            note(f"  round {number + 1}, {test}: nibble {ours:.1f}, peer {theirs:.1f} tokens/s")
+    for test, pairs in rounds.items():
         ours, theirs = zip(*pairs)
-        result[name] = {"tokens": arguments.prompt if name == "prefill" else arguments.generate,
-                        "nibble_tok_s": statistics.median(ours),
-                        "peer_tok_s": statistics.median(theirs),
-                        "nibble_best": max(ours), "peer_best": max(theirs),
-                        "ratio": statistics.median(a / b for a, b in pairs),
-                        "rounds": [{"nibble": a, "peer": b} for a, b in pairs]}
-    result["nibble_run"] = {key: nibble.get(key) for key in (
-        "load_s", "weight_bytes_per_step", "kv_bytes_per_step", "achieved_bandwidth",
-        "bandwidth_fraction", "resident_bytes", "predicted_bytes")}
-    prefill_peer.close()
-    generation_peer.close()
+        ratios = [a / b for a, b in pairs]
+        result[test] |= {"nibble_tok_s": statistics.median(ours),
+                         "peer_tok_s": statistics.median(theirs),
+                         "nibble_best": max(ours), "peer_best": max(theirs),
+                         "ratio": statistics.median(ratios),
+                         "ratio_min": min(ratios), "ratio_max": max(ratios),
+                         "rounds": [{"nibble": a, "peer": b} for a, b in pairs]}
     return result
 
 
-def measure_perplexity(model, ids, add_bos, bos, arguments):
+def measure_perplexity(peer, arguments):
     window = 512
-    windows = min(arguments.windows, len(ids) // window)
-    if windows < 2:
-        raise RuntimeError(f"the text has {len(ids)} tokens, two windows of {window} are needed")
-    settings = {"threads": len(os.sched_getaffinity(0)), "ubatch": window, "flash": False}
-    peer = Peer(model, settings, window)
-    losses = []
-    for number in range(windows):
-        part = ids[number * window:(number + 1) * window]
-        losses += peer.window_losses([bos, *part[1:]] if add_bos else part)
-    peer.close()
-    result = {"windows": windows, "window": window, "peer": math.exp(statistics.fmean(losses))}
+    result = {"windows": arguments.windows, "window": window,
+              "peer": peer.perplexity(arguments.windows, window)}
     for act in ("int8", "f32"):
         answer = nibble_json(arguments, "eval", arguments.model, "--text", arguments.text, "--ctx",
-                             window, "--chunks", windows, "--protocol", "llama", "--act", act)
+                             window, "--chunks", arguments.windows, "--protocol", "llama", "--act",
+                             act)
         result[f"nibble_act_{act}"] = answer["ppl"]
-        note(f"  perplexity, nibble --act {act}: {answer['ppl']:.4f}")
-    note(f"  perplexity, peer: {result['peer']:.4f}")
+    note("  perplexity:", result)
     return result
+
+
+def random_model(arguments):
+    """The file of a random shape, written unless it is there."""
+    name = f"random-{pathlib.Path(arguments.random).stem}-{arguments.to}.gguf"
+    path = ROOT / "build/models" / name
+    if not path.exists():
+        if not arguments.tokenizer:
+            raise RuntimeError("--random needs --tokenizer, a GGUF file to take the vocabulary from")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tool = arguments.nibble.parent / "write_random"
+        subprocess.run([tool, arguments.random, arguments.to, arguments.tokenizer, path],
+                       check=True)
+    return path
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=pathlib.Path, help="a GGUF file that both can read")
+    parser.add_argument("model", type=pathlib.Path, nargs="?", help="a GGUF file for both")
+    parser.add_argument("--random", metavar="SHAPE", help="a shape of nibble bench --random instead")
+    parser.add_argument("--to", default="q4_k_m", help="format of the random weights")
+    parser.add_argument("--tokenizer", type=pathlib.Path, help="GGUF file with a vocabulary")
     parser.add_argument("--text", type=pathlib.Path,
                         default=ROOT / "examples/shakespeare/input.txt")
     parser.add_argument("--nibble", type=pathlib.Path, default=ROOT / "build/release/bin/nibble")
+    parser.add_argument("--peer-bench", type=pathlib.Path,
+                        help="folder of another llama.cpp build's tools, instead of the library")
+    parser.add_argument("--peer-name", help="its name in the table")
+    parser.add_argument("--peer-repack", action="store_true",
+                        help="ik_llama.cpp's run-time repacking (-rtr)")
+    parser.add_argument("--tests", nargs="+", choices=TESTS, default=list(TESTS))
     parser.add_argument("--prompt", type=int, default=512, help="tokens of the prefill test")
     parser.add_argument("--generate", type=int, default=128, help="tokens of the generation test")
-    parser.add_argument("--depth", type=int, default=16, help="prompt of the generation test")
+    parser.add_argument("--depth", type=int, default=16, help="prompt before generation")
+    parser.add_argument("--batch", type=int, default=16, help="sequences of the batch test")
+    parser.add_argument("--batch-steps", type=int, default=48, help="tokens of each of them")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--windows", type=int, default=8, help="windows of 512 for perplexity")
-    parser.add_argument("--ubatch", type=int, nargs="+", default=[128, 256, 512],
-                        help="batch sizes that the peer tries")
+    parser.add_argument("--ubatch", type=int, nargs="+", default=[512, 256, 128],
+                        help="batch sizes that the peer tries for prefill")
     parser.add_argument("--no-perplexity", action="store_true")
     parser.add_argument("--json", action="store_true", help="one JSON object to standard output")
     parser.add_argument("nibble_flags", nargs="*", help="after --: more flags for nibble")
     arguments = parser.parse_args()
-    arguments.context = max(arguments.prompt, arguments.depth + arguments.generate) + 64
+    if (arguments.model is None) == (arguments.random is None):
+        parser.error("give a model file, or --random SHAPE")
+    arguments.nibble = arguments.nibble.resolve()
+    if arguments.random:
+        arguments.model = random_model(arguments)
     return arguments
+
+
+def open_peer(arguments):
+    if arguments.peer_bench:
+        from peer_tools import ToolsPeer
+        return ToolsPeer(arguments)
+    from peer_library import LibraryPeer
+    return LibraryPeer(arguments)
+
+
+def print_table(result, arguments):
+    print(f"{result['model']}, nibble beside {result['peer']}; tokens/s, medians of "
+          f"{arguments.rounds} rounds\n")
+    print("| test | nibble | peer | ratio (least … most) | the peer's settings |")
+    print("|---|---:|---:|---:|---|")
+    for test in arguments.tests:
+        row = result[test]
+        settings = ", ".join(f"{k} {v}" for k, v in row["peer_settings"].items())
+        print(f"| {test} | {row['nibble_tok_s']:.1f} | {row['peer_tok_s']:.1f} | "
+              f"{row['ratio']:.2f} ({row['ratio_min']:.2f} … {row['ratio_max']:.2f}) | {settings} |")
+    if "perplexity" in result:
+        scores = result["perplexity"]
+        print(f"| perplexity, {scores['windows']} windows | {scores['nibble_act_int8']:.4f} | "
+              f"{scores['peer']:.4f} | | nibble with f32 activations "
+              f"{scores['nibble_act_f32']:.4f} |")
+    if result["peer_flags"]:
+        print(f"\nThe peer's flags: {result['peer_flags']}")
 
 
 def main():
     arguments = parse_arguments()
-    callback = silence_peer()
-    llama_cpp.llama_backend_init()
-    model = llama_cpp.llama_model_load_from_file(str(arguments.model).encode(),
-                                                 llama_cpp.llama_model_default_params())
-    if not model:
-        note(f"llama.cpp cannot read {arguments.model}")
+    try:
+        peer = open_peer(arguments)
+        note(f"{arguments.model.name}, {peer.name}; {peer.flags}")
+        result = {"model": arguments.model.name, "peer": peer.name, "peer_flags": peer.flags,
+                  **measure_speed(peer, arguments)}
+        if not arguments.no_perplexity:
+            result["perplexity"] = measure_perplexity(peer, arguments)
+    except RuntimeError as error:
+        note(f"compare.py: {error}")
         return 2
-    ids, add_bos, bos = tokenize(model, arguments.text.read_text(encoding="utf-8"))
-    note(f"{arguments.model.name}, llama-cpp-python {llama_cpp.__version__}")
-    result = {"model": arguments.model.name, "peer": f"llama-cpp-python {llama_cpp.__version__}",
-              **measure_speed(model, ids, arguments)}
-    if not arguments.no_perplexity:
-        result["perplexity"] = measure_perplexity(model, ids, add_bos, bos, arguments)
     if arguments.json:
         print(json.dumps(result))
     else:
-        print(f"{'':12}{'nibble':>10}{'peer':>10}{'ratio':>8}   (medians, tokens/s)")
-        for name in ("prefill", "generation"):
-            row = result[name]
-            print(f"{name:12}{row['nibble_tok_s']:10.1f}{row['peer_tok_s']:10.1f}"
-                  f"{row['ratio']:8.2f}")
-        if "perplexity" in result:
-            scores = result["perplexity"]
-            print(f"{'perplexity':12}{scores['nibble_act_int8']:10.3f}{scores['peer']:10.3f}"
-                  f"           (nibble with f32 activations {scores['nibble_act_f32']:.3f})")
-    del callback
+        print_table(result, arguments)
     return 0
 
 
