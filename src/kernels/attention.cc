@@ -121,7 +121,6 @@ class Job {
     const std::byte* pages[kSplitPages + kPrefetchPages];
     int positions[kRowBlock];
     const KvView& kv = unit.sequence->kv;
-    const size_t k_bytes = kv.layout.KBytes();
     const size_t head_offset = kv.layout.HeadOffset(unit.kv_head);
     const int begin = std::max(unit.first_page, split * kSplitPages);
     const int end = std::min(unit.end_page, (split + 1) * kSplitPages);
@@ -130,7 +129,9 @@ class Job {
     for (int r = 0; r < unit.rows; ++r) positions[r] = PositionOf(unit, r);
     AttentionTask task;
     task.pages = pages;
-    task.v_offset = k_bytes;
+    task.form = {.score = kernels_.score[static_cast<int>(kv.layout.k)],
+                 .value = kernels_.value[static_cast<int>(kv.layout.v)],
+                 .v_offset = kv.layout.KBytes()};
     task.page_count = end - begin;
     task.known_pages = known - begin;
     task.first_position = begin * kPageTokens;
@@ -145,18 +146,17 @@ class Job {
     task.o_stride = result.stride;
     task.m = result.m;
     task.l = result.l;
-    const auto k_format = static_cast<int>(kv.layout.k);
-    const auto v_format = static_cast<int>(kv.layout.v);
-    kernels_.run[k_format][v_format](task);
+    kernels_.run(task);
   }
 
-  // query[channel][kRowBlock], scaled; unused rows are zero.
+  // query[channel][kRowBlock], scaled; unused rows repeat the first.
   void GatherQuery(const Unit& unit, float* query) const {
-    std::fill_n(query, static_cast<size_t>(kRowBlock) * shape_.head_dim, 0.0F);
-    for (int r = 0; r < unit.rows; ++r) {
-      const float* q = batch_.q.row(TokenOf(unit, r)) + ChannelOf(unit, r);
-      for (int d = 0; d < shape_.head_dim; ++d) query[d * kRowBlock + r] = q[d] * q_scale_;
+    const float* rows[kRowBlock];
+    for (int r = 0; r < kRowBlock; ++r) {
+      const int row = r < unit.rows ? r : 0;
+      rows[r] = batch_.q.row(TokenOf(unit, row)) + ChannelOf(unit, row);
     }
+    kernels_.gather(rows, q_scale_, shape_.head_dim, query);
   }
 
   // Folds a later split into the sum of the earlier ones.
@@ -270,7 +270,8 @@ class Waves {
       int64_t skip = 0;  // splits of it done in earlier waves
       int wave = 0;
       for (int64_t begin = 0; begin < job_.tasks(); begin += plan_.wave, ++wave) {
-        Compute(thread, wave, unit, skip);
+        const auto count = static_cast<int>(std::min<int64_t>(plan_.wave, job_.tasks() - begin));
+        Compute(thread, wave, CeilDiv(count, plan_.threads), unit, skip);
         pool_.Barrier(thread);
         Fold(thread, wave, unit, skip);
       }
@@ -289,14 +290,15 @@ class Waves {
     return workspace_ + plan_.PerThread() * static_cast<size_t>(thread);
   }
 
-  void Compute(int thread, int wave, int unit_index, int64_t skip) const {
+  // Thread t takes `share` neighbouring slots, so that one split's prefetches serve the next.
+  void Compute(int thread, int wave, int share, int unit_index, int64_t skip) const {
     float* query = Scratch(thread);
     int slot = 0;
     for (; slot < plan_.wave && unit_index < job_.units(); ++unit_index, skip = 0) {
       const Unit unit = job_.UnitAt(unit_index);
       bool gathered = false;
       for (int64_t s = skip; s < unit.splits() && slot < plan_.wave; ++s, ++slot) {
-        if (slot % plan_.threads != thread) continue;
+        if (slot / share != thread) continue;
         if (!gathered) job_.GatherQuery(unit, query);
         gathered = true;
         job_.RunSplit(unit, unit.first_split() + static_cast<int>(s), query, SplitAt(wave, slot));

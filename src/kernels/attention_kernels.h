@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/paging.h"
+#include "format/kv_format.h"
 #include "platform/cpu.h"
 
 namespace nibble {
@@ -10,16 +12,46 @@ namespace nibble {
 inline constexpr int kRowBlock = 8;     // query rows that share a loaded page
 inline constexpr int kSplitPages = 16;  // a split is 512 positions: fixed borders, so that a long
                                         // context can be shared among threads without other bits
+inline constexpr int kScorePages = 2;   // most pages whose scores are computed together
+
+struct AttentionTask;
+struct PageForm;
+
+// Positions [begin, end) of a page.
+struct PageSpan {
+  int begin = 0;
+  int end = 0;
+};
+
+// Of one page: weights p[kRowBlock][kPageTokens], zero outside the positions that any row sees.
+struct PageWeights {
+  const float* p = nullptr;
+  PageSpan seen;
+};
+
+// s[count][kRowBlock][kPageTokens] = q · k of pages [page, page + count), count <= kScorePages.
+using ScorePages = void (*)(const AttentionTask& task, const PageForm& form, int page, int count,
+                            float* s);
+// task.o += Σ p v of a page, for all rows.
+using ValuePage = void (*)(const AttentionTask& task, const PageForm& form, int page,
+                           const PageWeights& weights);
+
+// How pages are read.
+struct PageForm {
+  ScorePages score = nullptr;
+  ValuePage value = nullptr;
+  size_t v_offset = 0;  // bytes from a page's K to its V
+};
 
 // One row block over the pages of one split. Rows of a block are (token, head of the group) pairs
 // of one KV head. What becomes of a row depends on its own query and position alone.
 struct AttentionTask {
   const std::byte* const* pages = nullptr;  // K of this KV head in each page, ascending
-  size_t v_offset = 0;                      // bytes from a page's K to its V
   int page_count = 0;                       // pages to visit
   int known_pages = 0;                      // entries of `pages`: those beyond are prefetched only
-  int first_position = 0;                   // of pages[0], a multiple of 32
-  int rows = 0;                             // 1 … kRowBlock
+  PageForm form;
+  int first_position = 0;  // of pages[0], a multiple of 32
+  int rows = 0;            // 1 … kRowBlock
   int head_dim = 0;
   int window = 0;                  // 0: none
   float cap_log2e = 0;             // 0: scores are q·k; else cap_log2e · tanh(q·k)
@@ -36,7 +68,12 @@ struct AttentionTask {
 };
 
 struct AttentionKernels {
-  void (*run[2][2])(const AttentionTask& task);  // by KvFormat of K and V
+  void (*run)(const AttentionTask& task);
+  // By KvFormat.
+  ScorePages score[kKvFormatCount];
+  ValuePage value[kKvFormatCount];
+  // q[d][r] = rows[r][d] · scale for kRowBlock rows.
+  void (*gather)(const float* const* rows, float scale, int head_dim, float* q);
   // acc = acc · a + x · b
   void (*combine)(const float* x, float b, float a, int n, float* acc);
   // out = x · inverse, never -0, and always the same NaN
@@ -46,5 +83,15 @@ struct AttentionKernels {
 };
 
 const AttentionKernels* AttentionKernelsFor(Isa isa);
+
+// Positions of the task's page `page` that a row sees; begin >= end: none. Static: this header is
+// also compiled for lesser and greater instruction sets.
+__attribute__((always_inline)) static inline PageSpan VisibleIn(const AttentionTask& task, int row,
+                                                                int page) {
+  const int base = task.first_position + page * kPageTokens;
+  const int last = task.positions[row] - base;
+  const int first = task.window > 0 ? last - task.window + 1 : 0;
+  return {first > 0 ? first : 0, last < kPageTokens - 1 ? last + 1 : kPageTokens};
+}
 
 }  // namespace nibble

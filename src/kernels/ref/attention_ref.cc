@@ -29,31 +29,35 @@ struct Lanes {
   float value[kPageTokens];
 };
 
-// Positions [begin, end) of the page, clipped to 0 … 32, are visible to the row.
-struct Visible {
-  int begin;
-  int end;
-};
-Visible VisibleIn(const AttentionTask& task, int row, int page) {
-  const int base = task.first_position + page * kPageTokens;
-  const int last = task.positions[row] - base;
-  const int first = task.window > 0 ? last - task.window + 1 : 0;
-  return {first > 0 ? first : 0, last < kPageTokens - 1 ? last + 1 : kPageTokens};
-}
-
 template <class K>
-Lanes Scores(const AttentionTask& task, int row, const K* k) {
-  Lanes s = {};
-  for (int d = 0; d < task.head_dim; ++d) {
-    const float q = task.q[d * kRowBlock + row];
-    for (int j = 0; j < kPageTokens; ++j) {
-      s.value[j] = std::fma(Load(k, d * kPageTokens + j), q, s.value[j]);
+void Scores(const AttentionTask& task, const PageForm& /*form*/, int page, int count, float* s) {
+  for (int i = 0; i < count; ++i) {
+    const auto* k = reinterpret_cast<const K*>(task.pages[page + i]);
+    for (int row = 0; row < task.rows; ++row) {
+      float* to = s + (i * kRowBlock + row) * kPageTokens;
+      for (int j = 0; j < kPageTokens; ++j) to[j] = 0;
+      for (int d = 0; d < task.head_dim; ++d) {
+        const float q = task.q[d * kRowBlock + row];
+        for (int j = 0; j < kPageTokens; ++j) {
+          to[j] = std::fma(Load(k, d * kPageTokens + j), q, to[j]);
+        }
+      }
     }
   }
-  if (task.cap_log2e != 0) {
-    for (float& value : s.value) value = task.cap_log2e * Tanh(value);
+}
+
+template <class V>
+void Values(const AttentionTask& task, const PageForm& form, int page, const PageWeights& weights) {
+  const auto* v = reinterpret_cast<const V*>(task.pages[page] + form.v_offset);
+  for (int row = 0; row < task.rows; ++row) {
+    float* o = task.o + static_cast<ptrdiff_t>(row) * task.o_stride;
+    for (int j = 0; j < kPageTokens; ++j) {
+      const float p = weights.p[row * kPageTokens + j];
+      for (int c = 0; c < task.head_dim; ++c) {
+        o[c] = std::fma(Load(v, j * task.head_dim + c), p, o[c]);
+      }
+    }
   }
-  return s;
 }
 
 float Tree(Lanes sum) {
@@ -67,43 +71,52 @@ void Multiply(float factor, float* x, int n) {
   for (int i = 0; i < n; ++i) x[i] = x[i] * factor;
 }
 
-template <class K, class V>
-void RunRow(const AttentionTask& task, int row) {
-  float* o = task.o + static_cast<ptrdiff_t>(row) * task.o_stride;
-  for (int c = 0; c < task.o_stride; ++c) o[c] = 0;
-  float m = kNothing;
-  Lanes l = {};
-  for (int page = 0; page < task.page_count; ++page) {
-    const Visible visible = VisibleIn(task, row, page);
-    if (visible.begin >= visible.end) continue;
-    Lanes s = Scores(task, row, reinterpret_cast<const K*>(task.pages[page]));
-    const auto* v = reinterpret_cast<const V*>(task.pages[page] + task.v_offset);
-    float top = kNothing;
-    for (int j = 0; j < kPageTokens; ++j) {
-      if (j < visible.begin || j >= visible.end) s.value[j] = kNothing;
-      top = s.value[j] > top ? s.value[j] : top;
-    }
-    if (top > m) {
-      const float shrink = Exp2(m - top, math_constants::kSoftmaxMin);
-      Multiply(shrink, l.value, kPageTokens);
-      Multiply(shrink, o, task.head_dim);
-      m = top;
-    }
-    for (int j = 0; j < kPageTokens; ++j) {
-      const float p = Exp2(s.value[j] - m, math_constants::kSoftmaxMin);
-      l.value[j] = l.value[j] + p;
-      for (int c = 0; c < task.head_dim; ++c) {
-        o[c] = std::fma(Load(v, j * task.head_dim + c), p, o[c]);
-      }
-    }
+// A row's scores of one page become weights.
+void Softmax(const AttentionTask& task, int row, PageSpan visible, float* p, Lanes& l) {
+  if (visible.begin >= visible.end) {
+    for (int j = 0; j < kPageTokens; ++j) p[j] = 0;
+    return;
   }
-  task.m[row] = m;
-  task.l[row] = Tree(l);
+  float top = kNothing;
+  for (int j = 0; j < kPageTokens; ++j) {
+    if (task.cap_log2e != 0) p[j] = task.cap_log2e * Tanh(p[j]);
+    if (j < visible.begin || j >= visible.end) p[j] = kNothing;
+    top = p[j] > top ? p[j] : top;
+  }
+  if (top > task.m[row]) {
+    const float shrink = Exp2(task.m[row] - top, math_constants::kSoftmaxMin);
+    Multiply(shrink, l.value, kPageTokens);
+    Multiply(shrink, task.o + static_cast<ptrdiff_t>(row) * task.o_stride, task.head_dim);
+    task.m[row] = top;
+  }
+  for (int j = 0; j < kPageTokens; ++j) {
+    p[j] = Exp2(p[j] - task.m[row], math_constants::kSoftmaxMin);
+    l.value[j] = l.value[j] + p[j];
+  }
 }
 
-template <class K, class V>
 void Run(const AttentionTask& task) {
-  for (int row = 0; row < task.rows; ++row) RunRow<K, V>(task, row);
+  float p[kRowBlock][kPageTokens];
+  Lanes l[kRowBlock] = {};
+  for (int row = 0; row < task.rows; ++row) {
+    float* o = task.o + static_cast<ptrdiff_t>(row) * task.o_stride;
+    for (int c = 0; c < task.o_stride; ++c) o[c] = 0;
+    task.m[row] = kNothing;
+  }
+  for (int page = 0; page < task.page_count; ++page) {
+    task.form.score(task, task.form, page, 1, p[0]);
+    for (int row = 0; row < task.rows; ++row) {
+      Softmax(task, row, VisibleIn(task, row, page), p[row], l[row]);
+    }
+    task.form.value(task, task.form, page, {p[0], {0, kPageTokens}});
+  }
+  for (int row = 0; row < task.rows; ++row) task.l[row] = Tree(l[row]);
+}
+
+void Gather(const float* const* rows, float scale, int head_dim, float* q) {
+  for (int d = 0; d < head_dim; ++d) {
+    for (int r = 0; r < kRowBlock; ++r) q[d * kRowBlock + r] = rows[r][d] * scale;
+  }
 }
 
 void Combine(const float* x, float b, float a, int n, float* acc) {
@@ -124,8 +137,10 @@ void ToHalf(const float* x, int n, uint16_t* to) {
 }  // namespace
 
 const AttentionKernels kAttentionKernels = {
-    .run = {{Run<float, float>, Run<float, uint16_t>},
-            {Run<uint16_t, float>, Run<uint16_t, uint16_t>}},
+    .run = Run,
+    .score = {Scores<float>, Scores<uint16_t>},
+    .value = {Values<float>, Values<uint16_t>},
+    .gather = Gather,
     .combine = Combine,
     .finish = Finish,
     .to_half = ToHalf,

@@ -20,6 +20,24 @@ NIBBLE_INLINE Reg Exp2(Reg x, float least) {
   return Select(Equal(x, x), y, x);
 }
 
+// Exp2 of an x that is at most 0 or NaN: the same bits in fewer steps.
+NIBBLE_INLINE Reg Exp2OfMinus(Reg x, float least) {
+  namespace mc = math_constants;
+  const Reg t = Add(x, Set(mc::kRound));
+  const Reg n = Sub(t, Set(mc::kRound));
+  const Reg r = Sub(x, n);
+  Reg p = Set(mc::kExp2[5]);
+  NIBBLE_UNROLL for (int i = 4; i >= 0; --i) p = Fma(p, r, Set(mc::kExp2[i]));
+  p = Fma(p, r, Set(1.0F));
+#if defined(__AVX512F__)
+  // vscalefps keeps a NaN, and so does the comparison.
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, Set(least), _CMP_NLT_UQ), p, n);
+#else
+  const Reg y = Select(Less(x, Set(least)), Set(0.0F), Scale2(p, t));
+  return Select(Equal(x, x), y, x);
+#endif
+}
+
 NIBBLE_INLINE Reg Exp(Reg x) {
   namespace mc = math_constants;
   const Reg t = Fma(x, Set(mc::kLog2E), Set(mc::kRound));

@@ -11,8 +11,8 @@ using Reg = __m512;
 using Mask = __mmask16;
 constexpr int kWidth = 16;
 // Register block of attention: rows × registers of accumulators.
-constexpr int kTileRows = 8;
-constexpr int kTileRegs = 2;
+constexpr int kTileRows = 4;
+constexpr int kTileRegs = 4;
 
 NIBBLE_INLINE Mask FirstN(int n) { return static_cast<Mask>((1U << n) - 1U); }
 
