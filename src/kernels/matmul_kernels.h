@@ -34,6 +34,13 @@ struct TokenRun {
   int y_row;
 };
 
+// How the kernels for few tokens ask for weights in advance.
+enum class Prefetch : uint8_t {
+  kNone,    // they are in a cache
+  kDense,   // every line at two distances
+  kSparse,  // one line in four: the processor's own prefetcher does the rest
+};
+
 // One matrix times one activation block; weights in the order of kernels/panel_layout.h.
 struct MatmulJob {
   const uint8_t* weights;
@@ -50,6 +57,7 @@ struct MatmulJob {
   ptrdiff_t x_stride;
   const TokenRun* runs;
   int run_count;
+  Prefetch prefetch;
 };
 
 // Computes all runs for the panels [begin, end).

@@ -38,7 +38,7 @@ void PackPanel(const PackJob& job, int panel) {
   RowSide no_row;
   if (layout.side == SideKind::kE8M0) no_row.scales[0] = 127;  // 2^-128 would be a denormal
   for (int c = 0; c < job.chunks; ++c, chunk += layout.chunk_bytes) {
-    uint8_t* side = chunk + layout.code_bytes();
+    uint8_t* all_codes = chunk + layout.side_bytes();
     for (int r = 0; r < kPanelRows; ++r) {
       RowSide row_side = no_row;
       if (r < rows) {
@@ -50,10 +50,10 @@ void PackPanel(const PackJob& job, int panel) {
           std::memcpy(codes[g][r], row_codes + 32 * g, 32);
         }
       }
-      StoreSide(layout.side, row_side, r, side);
+      StoreSide(layout.side, row_side, r, chunk);
     }
     for (int g = 0; g < layout.block / 32; ++g) {
-      StoreCodes(layout.planes, codes[g], chunk + g * layout.group32_bytes());
+      StoreCodes(layout.planes, codes[g], all_codes + g * layout.group32_bytes());
     }
   }
 }

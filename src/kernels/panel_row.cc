@@ -23,7 +23,9 @@ float DecodeFloat(Format format, const uint8_t* element) {
 
 void PanelRow::Values(int chunk_index, int group32, int16_t values[32]) const {
   uint8_t codes[32];
-  LoadCodes(layout.planes, chunk(chunk_index) + layout.group32_bytes() * group32, row, codes);
+  LoadCodes(layout.planes,
+            chunk(chunk_index) + layout.side_bytes() + layout.group32_bytes() * group32, row,
+            codes);
   ValuesOfCodes(layout, codes, values);
 }
 

@@ -98,6 +98,18 @@ std::vector<Isa> SupportedIsas() {
   return isas;
 }
 
+bool CpuVendorIsAmd() {
+#if defined(__x86_64__)
+  uint32_t a = 0;
+  uint32_t b = 0;
+  uint32_t c = 0;
+  uint32_t d = 0;
+  return __get_cpuid(0, &a, &b, &c, &d) != 0 && b == signature_AMD_ebx;
+#else
+  return false;
+#endif
+}
+
 Result<Isa> ChooseIsa() {
   const std::vector<Isa> supported = SupportedIsas();
   const char* wanted = std::getenv("NIBBLE_ISA");

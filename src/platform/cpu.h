@@ -26,6 +26,9 @@ std::vector<Isa> SupportedIsas();
 // not supported here.
 Result<Isa> ChooseIsa();
 
+// Whether AMD made this processor; false where it is not x86.
+bool CpuVendorIsAmd();
+
 struct CpuTopology {
   int affinity_threads = 1;          // processors this process may run on
   double cgroup_quota = 0;           // processors' worth of time the cgroup grants; 0: no limit

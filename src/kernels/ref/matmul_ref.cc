@@ -1,6 +1,7 @@
 #include "kernels/ref/matmul_ref.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -12,6 +13,23 @@
 
 namespace nibble {
 namespace {
+
+float QuantiseGroup(const float* x, int n, ptrdiff_t stride, int8_t* codes, int32_t* sums) {
+  int32_t max_bits = 0;
+  for (int i = 0; i < n; ++i) {
+    max_bits = std::max(max_bits, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
+  }
+  const isa_scalar::GroupScale group = isa_scalar::ScaleOfGroup(max_bits);
+  std::fill_n(sums, n / 16, 0);
+  for (int i = 0; i < n; ++i) {
+    const float value = std::isnan(group.scale) ? 0.0F : x[i];
+    const float rounded = value * group.inverse + isa_scalar::kRoundMagic;
+    const int32_t code = std::bit_cast<int32_t>(rounded) - isa_scalar::kRoundMagicBits;
+    codes[i / 4 * stride + i % 4] = static_cast<int8_t>(code);
+    sums[i / 16] += code;
+  }
+  return group.scale;
+}
 
 // One weight row, decoded once for all tokens.
 struct WeightRow {
@@ -181,7 +199,7 @@ const MatmulKernels& ScalarMatmulKernels() {
       kernels.int8[i] = integer ? Int8Panels : nullptr;
       kernels.f32[i] = F32Panels;
     }
-    kernels.quantise = isa_scalar::QuantiseRow;
+    kernels.quantise = isa_scalar::QuantiseRow<QuantiseGroup>;
     return kernels;
   }();
   return kKernels;

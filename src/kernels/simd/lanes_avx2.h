@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/simd/lanes_x86.h"
+
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 
@@ -89,6 +91,24 @@ NIBBLE_INLINE I32x16 AddI(I32x16 x, I32x16 y) {
 }
 NIBBLE_INLINE I32x16 SubI(I32x16 x, I32x16 y) {
   return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+NIBBLE_INLINE I32x16 MaxI(I32x16 x, I32x16 y) {
+  return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)};
+}
+NIBBLE_INLINE int32_t LargestOf(I32x16 x) {
+  const __m256i eight = _mm256_max_epi32(x.a, x.b);
+  __m128i v = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  v = _mm_max_epi32(v, _mm_shuffle_epi32(v, 0x4e));
+  v = _mm_max_epi32(v, _mm_shuffle_epi32(v, 0xb1));
+  return _mm_cvtsi128_si32(v);
+}
+// Stores the low bytes of the lanes, four each `stride` bytes, and returns their sum; the lanes are
+// within ±127.
+NIBBLE_INLINE int32_t PutCodes(I32x16 x, ptrdiff_t stride, int8_t* to) {
+  const auto narrow = [](__m256i v) {
+    return _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  };
+  return PutBytes(_mm_packs_epi16(narrow(x.a), narrow(x.b)), stride, to);
 }
 NIBBLE_INLINE I32x16 AndI(I32x16 x, I32x16 y) {
   return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)};

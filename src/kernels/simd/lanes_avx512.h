@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/simd/lanes_x86.h"
+
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 
@@ -79,6 +81,14 @@ NIBBLE_INLINE F32x16 LoadF16(const uint8_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
 NIBBLE_INLINE I32x16 AsI32(U8x64 a) { return {a.v}; }
+
+NIBBLE_INLINE I32x16 MaxI(I32x16 a, I32x16 b) { return {_mm512_max_epi32(a.v, b.v)}; }
+NIBBLE_INLINE int32_t LargestOf(I32x16 a) { return _mm512_reduce_max_epi32(a.v); }
+// Stores the low bytes of the lanes, four each `stride` bytes, and returns their sum; the lanes are
+// within ±127.
+NIBBLE_INLINE int32_t PutCodes(I32x16 a, ptrdiff_t stride, int8_t* to) {
+  return PutBytes(_mm512_cvtepi32_epi8(a.v), stride, to);
+}
 
 // acc + Σ of the two i16 products of each lane.
 NIBBLE_INLINE I32x16 MaddPairs(I32x16 acc, I32x16 a, I32x16 b) {

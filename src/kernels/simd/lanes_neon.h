@@ -2,6 +2,7 @@
 
 #include <arm_neon.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace nibble::NIBBLE_ISA_NS {
@@ -94,6 +95,23 @@ NIBBLE_INLINE I32x16 SplatI(int32_t x) {
   return {v, v, v, v};
 }
 NIBBLE_INLINE I32x16 ZeroI() { return SplatI(0); }
+NIBBLE_INLINE I32x16 MaxI(I32x16 x, I32x16 y) {
+  return {vmaxq_s32(x.a, y.a), vmaxq_s32(x.b, y.b), vmaxq_s32(x.c, y.c), vmaxq_s32(x.d, y.d)};
+}
+NIBBLE_INLINE int32_t LargestOf(I32x16 x) {
+  return vmaxvq_s32(vmaxq_s32(vmaxq_s32(x.a, x.b), vmaxq_s32(x.c, x.d)));
+}
+// Stores the low bytes of the lanes, four each `stride` bytes, and returns their sum; the lanes are
+// within ±127.
+NIBBLE_INLINE int32_t PutCodes(I32x16 x, ptrdiff_t stride, int8_t* to) {
+  const int16x8_t low = vcombine_s16(vmovn_s32(x.a), vmovn_s32(x.b));
+  const int16x8_t high = vcombine_s16(vmovn_s32(x.c), vmovn_s32(x.d));
+  const int8x16_t bytes = vcombine_s8(vmovn_s16(low), vmovn_s16(high));
+  int8_t in_order[16];
+  vst1q_s8(in_order, bytes);
+  for (int i = 0; i < 4; ++i) __builtin_memcpy(to + i * stride, in_order + 4 * i, 4);
+  return vaddlvq_s8(bytes);
+}
 NIBBLE_INLINE I32x16 AddI(I32x16 x, I32x16 y) {
   return {vaddq_s32(x.a, y.a), vaddq_s32(x.b, y.b), vaddq_s32(x.c, y.c), vaddq_s32(x.d, y.d)};
 }

@@ -27,7 +27,8 @@ NIBBLE_INLINE I32x16 ByteOf(I32x16 word, int c) {
 template <Format F>
 void DecodeBlockChunk(const uint8_t* chunk, float* out) {
   constexpr PanelLayout kLayout = PanelLayoutOf(F);
-  const Side<kLayout.side> side(chunk + kLayout.code_bytes());
+  const Side<kLayout.side> side(chunk);
+  const uint8_t* all_codes = chunk + kLayout.side_bytes();
   for (int g = 0; g < kLayout.block / 32; ++g) {
     NIBBLE_UNROLL for (int s = 0; s < 8; ++s) {
       const int group = (g * 32 + s * 4) / kLayout.group;
@@ -38,7 +39,7 @@ void DecodeBlockChunk(const uint8_t* chunk, float* out) {
         min = Mul(ToFloat(WidenU8(side.mins + 16 * group)), side.neg_dmin);
       }
       const I32x16 codes =
-          AsI32(UnpackStep<kLayout.planes, kLayout.table>(chunk + g * kLayout.group32_bytes(), s));
+          AsI32(UnpackStep<kLayout.planes, kLayout.table>(all_codes + g * kLayout.group32_bytes(), s));
       NIBBLE_UNROLL for (int c = 0; c < 4; ++c) {
         I32x16 value = ByteOf(codes, c);
         if constexpr (kLayout.log2_zero >= 0) value = SubI(value, SplatI(kLayout.zero()));

@@ -1,6 +1,6 @@
-#include "kernels/quantise_row.h"
 #include "kernels/simd/matmul_f32.h"
 #include "kernels/simd/matmul_parts.h"
+#include "kernels/simd/quantise.h"
 
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
@@ -19,6 +19,6 @@ void SetAll(MatmulKernels& kernels, FormatList<kFormats...>) {
 
 void AddFloatKernels(MatmulKernels& kernels) { SetAll(kernels, AllFormatIds{}); }
 
-void AddQuantiser(MatmulKernels& kernels) { kernels.quantise = QuantiseRow; }
+void AddQuantiser(MatmulKernels& kernels) { kernels.quantise = QuantiseRow<QuantiseGroup>; }
 
 }  // namespace nibble::NIBBLE_ISA_NS
