@@ -37,7 +37,8 @@ struct TokenRun {
 // How the kernels for few tokens ask for weights in advance.
 enum class Prefetch : uint8_t {
   kNone,    // they are in a cache
-  kDense,   // every line at two distances
+  kTwice,   // every line at two distances
+  kOnce,    // every line at one distance
   kSparse,  // one line in four: the processor's own prefetcher does the rest
 };
 

@@ -88,8 +88,8 @@ Tokens TokensOf(const QuantisedRows& q, const TokenRun& run, int first) {
 // distance alone reached 0.82 of the read bandwidth on Intel.
 constexpr int kPrefetchNear = 8 << 10;
 constexpr int kPrefetchFar = 40 << 10;
-// Of the sparse form: one line in four, to lead the processor's own prefetcher.
-constexpr int kPrefetchSparse = 8 << 10;
+// Of the other forms, into the second level.
+constexpr int kPrefetchOnly = 8 << 10;
 
 // Weights straight from the chunks of one panel.
 template <Format F>
@@ -108,15 +108,24 @@ struct FusedWeights {
     constexpr int kGroups = kLayout.block / 32;
     constexpr int kShare = kLayout.chunk_bytes / kGroups;
     const uint8_t* at = codes + g * kShare;
-    if (prefetch == Prefetch::kDense) {
-      NIBBLE_UNROLL for (int i = 0; i < kShare; i += 64) {
-        __builtin_prefetch(at + kPrefetchNear + i, 0, 3);
-        __builtin_prefetch(at + kPrefetchFar + i, 0, 2);
-      }
-    } else if (prefetch == Prefetch::kSparse) {
-      NIBBLE_UNROLL for (int i = 0; i < kShare; i += 256) {
-        __builtin_prefetch(at + kPrefetchSparse + i, 0, 2);
-      }
+    switch (prefetch) {
+      case Prefetch::kNone:
+        break;
+      case Prefetch::kTwice:
+        NIBBLE_UNROLL for (int i = 0; i < kShare; i += 64) {
+          __builtin_prefetch(at + kPrefetchNear + i, 0, 3);
+          __builtin_prefetch(at + kPrefetchFar + i, 0, 2);
+        }
+        break;
+      case Prefetch::kOnce:
+        NIBBLE_UNROLL for (int i = 0; i < kShare; i += 64) {
+          __builtin_prefetch(at + kPrefetchOnly + i, 0, 2);
+        }
+        break;
+      case Prefetch::kSparse:
+        NIBBLE_UNROLL for (int i = 0; i < kShare; i += 256) {
+          __builtin_prefetch(at + kPrefetchOnly + i, 0, 2);
+        }
     }
   }
   // Step s of the chunk's 32 depths number g.
