@@ -115,6 +115,7 @@ Status PackedDecoder::Load(const ModelFile& file, OutputChoice output, const Wor
   }
   const auto allocate = [&]() -> Status {
     NIBBLE_TRY(arena_, AlignedBuffer::Allocate(plan.weight_bytes));
+    NIBBLE_RETURN_IF_ERROR(InterleaveMemory(arena_.as<std::byte>(), pool_.nodes()));
     NIBBLE_RETURN_IF_ERROR(workspace_.Reserve(config_, shape));
     NIBBLE_TRY(weights_,
                PackWeights(file, output, arena_.as<std::byte>().first(plan.weight_bytes), pool_));

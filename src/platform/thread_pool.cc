@@ -166,7 +166,7 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int threads, std::span<const NumaNode> nodes)
-    : size_(threads), state_(std::make_unique<State>()) {
+    : size_(threads), nodes_(nodes.begin(), nodes.end()), state_(std::make_unique<State>()) {
   NIBBLE_CHECK(threads >= 1 && threads < static_cast<int>(kRound));
   // With fewer processors than threads, a spinning thread keeps the awaited one from running.
   state_->spin = std::thread::hardware_concurrency() >= static_cast<unsigned>(threads);

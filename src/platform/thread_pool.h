@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "base/math.h"
 #include "platform/numa.h"
@@ -27,6 +28,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return size_; }
+  // As given: memory that all threads read should lie on them in turn (InterleaveMemory).
+  std::span<const NumaNode> nodes() const { return nodes_; }
 
   // Runs fn(thread) for thread = 0 … size()-1 and returns when all have returned. fn must not
   // throw.
@@ -62,6 +65,7 @@ class ThreadPool {
 
   struct State;
   int size_;
+  std::vector<NumaNode> nodes_;
   std::unique_ptr<State> state_;
 };
 

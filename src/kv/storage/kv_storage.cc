@@ -54,6 +54,15 @@ Result<KvStorage> KvStorage::Create(std::vector<KvGroup> groups, std::span<const
   return storage;
 }
 
+Status KvStorage::Interleave(std::span<const NumaNode> nodes) {
+  for (std::vector<AlignedBuffer>* arenas : {&arenas_, &sealed_arenas_}) {
+    for (AlignedBuffer& arena : *arenas) {
+      NIBBLE_RETURN_IF_ERROR(InterleaveMemory(arena.as<std::byte>(), nodes));
+    }
+  }
+  return {};
+}
+
 KvTable KvStorage::Table(int group, std::span<const PageId> pages, std::span<const PageId> sealed) {
   const KvGroup& own = groups_[group];
   KvTable table = {.arena = arenas_[group].data(), .page_bytes = own.PageBytes(), .pages = pages};

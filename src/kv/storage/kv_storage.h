@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "model/kv_groups.h"
 #include "platform/memory.h"
+#include "platform/numa.h"
 
 namespace nibble {
 
@@ -23,6 +24,9 @@ class KvStorage {
   // kNoRoom when the system refuses the address space.
   static Result<KvStorage> Create(std::vector<KvGroup> groups, std::span<const int> pages,
                                   std::span<const int> sealed_pages = {});
+
+  // Spreads the pages over the nodes of memory; before any has been written.
+  Status Interleave(std::span<const NumaNode> nodes);
 
   std::span<const KvGroup> groups() const { return groups_; }
 
