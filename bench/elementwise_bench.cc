@@ -1,101 +1,219 @@
-// Norms, gates, RoPE and vocabulary passes: floats read per second from L1/L2 (one thread).
+// Norms, gates, RoPE, exp, quantising and passes over a vocabulary, one thread, per instruction
+// set.
+//   elementwise_bench --benchmark_filter='silu/.*/2048'
+// Names are kernel/instruction set/floats. GB/s counts every float (or code) that must be read and
+// written once; of_memcpy is the share of what memcpy moves at that size, which is the speed of the
+// first-level cache at 576 and 2,048 floats, of the second at 16,384 and of the next at 262,144.
 #include "kernels/elementwise.h"
 
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "base/check.h"
+#include "kernels/activations.h"
 #include "kernels/attention_kernels.h"
 #include "kernels/float_kernels.h"
 #include "kernels/kernel_table.h"
+#include "kernels/matmul_kernels.h"
 #include "kernels/sampling.h"
+#include "platform/clock.h"
 #include "platform/cpu.h"
+#include "platform/thread_pool.h"
 
 namespace nibble {
 namespace {
 
-using Op = std::function<void(const FloatKernels&, const std::vector<float>& a,
-                              const std::vector<float>& b, std::vector<float>& y)>;
+using Floats = std::vector<float>;
+// y = op(a, b); all have n floats.
+using Op =
+    std::function<void(const KernelTable& kernels, const Floats& a, const Floats& b, Floats& y)>;
 
-std::vector<float> Pattern(int n, float scale) {
-  std::vector<float> x(static_cast<size_t>(n));
+struct NamedOp {
+  std::string name;
+  double bytes;  // read and written for one float
+  Op op;
+};
+
+Floats Pattern(int n, float scale) {
+  Floats x(static_cast<size_t>(n));
   for (int i = 0; i < n; ++i) x[i] = scale * static_cast<float>((i * 7919 + 13) % 1009 - 504) / 504;
   return x;
 }
 
-void Run(benchmark::State& state, Isa isa, int n, const Op& op) {
-  const auto a = Pattern(n, 4);
-  const auto b = Pattern(n, 1);
-  std::vector<float> y(a.size());
+KernelTable TableOf(Isa isa) {
+  return {isa, &MatmulKernelsFor(isa), AttentionKernelsFor(isa), FloatKernelsFor(isa)};
+}
+
+int Size(const Floats& x) { return static_cast<int>(x.size()); }
+
+// Bytes that memcpy reads and writes per second, best of several rounds.
+double MemcpyRate(int n) {
+  static std::map<int, double> known;
+  double& rate = known[n];
+  if (rate > 0) return rate;
+  const Floats from = Pattern(n, 1);
+  Floats to(from.size());
+  const size_t bytes = from.size() * sizeof(float);
+  const size_t copies = (size_t{8} << 20) / bytes + 1;
+  for (int round = 0; round < 20; ++round) {
+    const double started = MonotonicSeconds();
+    for (size_t i = 0; i < copies; ++i) {
+      std::memcpy(to.data(), from.data(), bytes);
+      benchmark::DoNotOptimize(to.data());
+      benchmark::ClobberMemory();
+    }
+    rate = std::max(rate, 2 * static_cast<double>(bytes * copies) / (MonotonicSeconds() - started));
+  }
+  return rate;
+}
+
+void Report(benchmark::State& state, double bytes, int n) {
+  using benchmark::Counter;
+  const double all = bytes * n * static_cast<double>(state.iterations());
+  state.counters["GB/s"] = Counter(all * 1e-9, Counter::kIsRate);
+  state.counters["of_memcpy"] = Counter(all / MemcpyRate(n), Counter::kIsRate);
+}
+
+void Run(benchmark::State& state, Isa isa, int n, const NamedOp& named) {
+  const KernelTable kernels = TableOf(isa);
+  const Floats a = Pattern(n, 4);
+  const Floats b = Pattern(n, 1);
+  Floats y = Pattern(n, 0.5F);
   for (auto _ : state) {
-    op(*FloatKernelsFor(isa), a, b, y);
+    named.op(kernels, a, b, y);
     benchmark::DoNotOptimize(y.data());
     benchmark::ClobberMemory();
   }
-  using benchmark::Counter;
-  state.counters["Gfloat/s"] =
-      Counter(n * static_cast<double>(state.iterations()) * 1e-9, Counter::kIsRate);
+  Report(state, named.bytes, n);
+}
+
+void RunQuantise(benchmark::State& state, Isa isa, int n, ActNeeds needs) {
+  const KernelTable kernels = TableOf(isa);
+  ThreadPool pool(1);
+  const Floats x = Pattern(n, 4);
+  ActivationBlock block;
+  NIBBLE_CHECK(block.Reserve(1, n, needs).has_value());
+  for (auto _ : state) {
+    block.Prepare(kernels, pool, DenseView(x.data(), 1, n), needs);
+    benchmark::ClobberMemory();
+  }
+  Report(state, sizeof(float) + 1, n);  // scales and sums are little beside the codes
 }
 
 void RunTopK(benchmark::State& state, Isa isa, int n, int k) {
-  const KernelTable kernels = {isa, nullptr, AttentionKernelsFor(isa), FloatKernelsFor(isa)};
-  const auto logits = Pattern(n, 10);
+  const KernelTable kernels = TableOf(isa);
+  const Floats logits = Pattern(n, 10);
   std::vector<int32_t> ids;
   for (auto _ : state) {
     SelectTopK(kernels, logits, k, ids);
     benchmark::DoNotOptimize(ids.data());
   }
+  Report(state, sizeof(float), n);
 }
 
-int Size(const std::vector<float>& x) { return static_cast<int>(x.size()); }
+NamedOp GateOp(const char* name, Gate gate) {
+  return {name, 12, [gate](const KernelTable& k, const Floats& a, const Floats& b, Floats& y) {
+            k.floats->gate[static_cast<size_t>(gate)](a.data(), b.data(), Size(a), y.data());
+          }};
+}
+
+// Heads of 64 channels that share one position's rotations.
+RopeRow RopeOf(const Floats& a, const Floats& b) {
+  return {a.data(), b.data(), 32, Size(a) / 64, 64};
+}
+
+std::vector<NamedOp> RowOps() {
+  return {
+      {"rms_norm", 12,
+       [](const KernelTable& k, const Floats& a, const Floats& b, Floats& y) {
+         k.floats->rms_norm(a.data(), b.data(), 1e-5F, Size(a), y.data());
+       }},
+      {"layer_norm", 16,
+       [](const KernelTable& k, const Floats& a, const Floats& b, Floats& y) {
+         k.floats->layer_norm(a.data(), b.data(), b.data(), 1e-5F, Size(a), y.data());
+       }},
+      GateOp("silu", Gate::kSilu),
+      GateOp("gelu_tanh", Gate::kGeluTanh),
+      GateOp("gelu_erf", Gate::kGeluErf),
+      {"add", 12,
+       [](const KernelTable& k, const Floats& a, const Floats&, Floats& y) {
+         k.floats->add(a.data(), Size(a), y.data());
+       }},
+      {"scale", 8,
+       [](const KernelTable& k, const Floats&, const Floats&, Floats& y) {
+         k.floats->scale(1.0F, Size(y), y.data());
+       }},
+      {"soft_cap", 8,
+       [](const KernelTable& k, const Floats&, const Floats&, Floats& y) {
+         k.floats->soft_cap(30, Size(y), y.data());
+       }},
+      {"rope_halves", 8,
+       [](const KernelTable& k, const Floats& a, const Floats& b, Floats& y) {
+         k.floats->rope_halves(RopeOf(a, b), y.data());
+       }},
+      {"rope_interleaved", 8,
+       [](const KernelTable& k, const Floats& a, const Floats& b, Floats& y) {
+         k.floats->rope_interleaved(RopeOf(a, b), y.data());
+       }},
+  };
+}
+
+// What samplers and the evaluation do with a row of logits.
+std::vector<NamedOp> VocabularyOps() {
+  return {
+      {"max", 4,
+       [](const KernelTable& k, const Floats& a, const Floats&, Floats& y) {
+         y[0] = k.floats->max(a.data(), Size(a));
+       }},
+      {"sum_exp", 4,
+       [](const KernelTable& k, const Floats& a, const Floats&, Floats& y) {
+         y[0] = static_cast<float>(k.floats->sum_exp(a.data(), 4, Size(a)));
+       }},
+      {"arg_max", 4,
+       [](const KernelTable& k, const Floats& a, const Floats&, Floats& y) {
+         y[0] = static_cast<float>(ArgMaxLogit(k, a));
+       }},
+      {"log_sum_exp", 4,
+       [](const KernelTable& k, const Floats& a, const Floats&, Floats& y) {
+         y[0] = static_cast<float>(ComputeLogSumExp(k, a).log_sum_exp);
+       }},
+      {"collect", 4,
+       [](const KernelTable& k, const Floats& a, const Floats&, Floats& y) {
+         std::vector<int32_t> ids;
+         CollectAtLeast(k, a, 3.99F, ids);
+         y[0] = static_cast<float>(ids.size());
+       }},
+  };
+}
 
 void Register() {
-  using Floats = std::vector<float>;
-  const auto gate = [](int index) {
-    return [index](const FloatKernels& k, const Floats& a, const Floats& b, Floats& y) {
-      k.gate[index](a.data(), b.data(), Size(a), y.data());
-    };
+  constexpr int kVocabulary = 262144;
+  const auto add = [](const std::string& name, auto&&... arguments) {
+    benchmark::RegisterBenchmark(name.c_str(), arguments...);
   };
-  const std::pair<std::string, Op> ops[] = {
-      {"rms_norm", [](const FloatKernels& k, const Floats& a, const Floats& b,
-                      Floats& y) { k.rms_norm(a.data(), b.data(), 1e-5F, Size(a), y.data()); }},
-      {"layer_norm",
-       [](const FloatKernels& k, const Floats& a, const Floats& b, Floats& y) {
-         k.layer_norm(a.data(), b.data(), b.data(), 1e-5F, Size(a), y.data());
-       }},
-      {"silu", gate(0)},
-      {"gelu_tanh", gate(1)},
-      {"gelu_erf", gate(2)},
-      {"add", [](const FloatKernels& k, const Floats& a, const Floats&,
-                 Floats& y) { k.add(a.data(), Size(a), y.data()); }},
-      {"soft_cap", [](const FloatKernels& k, const Floats&, const Floats&,
-                      Floats& y) { k.soft_cap(30, Size(y), y.data()); }},
-      {"rope_halves",
-       [](const FloatKernels& k, const Floats& a, const Floats& b, Floats& y) {
-         k.rope_halves({a.data(), b.data(), 32, Size(y) / 64, 64}, y.data());
-       }},
-      {"rope_interleaved",
-       [](const FloatKernels& k, const Floats& a, const Floats& b, Floats& y) {
-         k.rope_interleaved({a.data(), b.data(), 32, Size(y) / 64, 64}, y.data());
-       }},
-      {"max", [](const FloatKernels& k, const Floats& a, const Floats&,
-                 Floats& y) { y[0] = k.max(a.data(), Size(a)); }},
-      {"sum_exp", [](const FloatKernels& k, const Floats& a, const Floats&,
-                     Floats& y) { y[0] = static_cast<float>(k.sum_exp(a.data(), 4, Size(a))); }},
-  };
-  for (Isa isa : SupportedIsas()) {
-    if (isa != Isa::kAvx2 && isa != SupportedIsas().back()) continue;
-    for (const auto& [name, op] : ops) {
-      for (int n : {576, 2048, 262144}) {
-        benchmark::RegisterBenchmark(fmt::format("{}/{}/{}", name, IsaName(isa), n).c_str(), Run,
-                                     isa, n, op);
+  for (const Isa isa : SupportedIsas()) {
+    const std::string_view set = IsaName(isa);
+    for (const int n : {576, 2048, 16384, kVocabulary}) {
+      for (const NamedOp& op : RowOps()) {
+        add(fmt::format("{}/{}/{}", op.name, set, n), Run, isa, n, op);
       }
+      add(fmt::format("quantise_32/{}/{}", set, n), RunQuantise, isa, n, ActNeeds{.group32 = true});
+      add(fmt::format("quantise_256/{}/{}", set, n), RunQuantise, isa, n,
+          ActNeeds{.group256 = true});
     }
-    for (int k : {1, 40, 1000}) {
-      benchmark::RegisterBenchmark(fmt::format("top_k/{}/262144/{}", IsaName(isa), k).c_str(),
-                                   RunTopK, isa, 262144, k);
+    for (const NamedOp& op : VocabularyOps()) {
+      add(fmt::format("{}/{}/{}", op.name, set, kVocabulary), Run, isa, kVocabulary, op);
+    }
+    for (const int k : {1, 40, 1000}) {
+      add(fmt::format("top_{}/{}/{}", k, set, kVocabulary), RunTopK, isa, kVocabulary, k);
     }
   }
 }
@@ -106,6 +224,7 @@ void Register() {
 int main(int argc, char** argv) {
   nibble::Register();
   benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }
