@@ -1,5 +1,7 @@
 #include "cli/globals.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cctype>
 #include <charconv>
@@ -26,12 +28,16 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
   app.add_option("--kv-v", flags.kv_v, "The same for values alone")
       ->type_name("FORMAT")
       ->group(group);
-  app.add_option("--kv-memory", flags.kv_memory, "Memory for the KV cache, such as 512MiB")
-      ->type_name("SIZE")
+  app.add_option("--kv-memory", flags.kv_memory,
+                 "Memory for the KV cache, such as 512MiB; auto: half of what is left")
+      ->type_name("auto|SIZE")
       ->group(group);
   app.add_option("-c,--ctx", flags.context, "Most tokens of one sequence; default: the model's")
       ->check(CLI::Range(0, 1 << 24))
       ->type_name("N")
+      ->group(group);
+  app.add_flag("--numa", flags.numa,
+               "Keep threads on the nodes of memory, and spread weights and KV pages over them")
       ->group(group);
   app.add_option("--seed", flags.seed, "Seed of sampling; default: random and printed")
       ->check(CLI::Validator(
@@ -79,6 +85,14 @@ Result<KvFormats> ParseKvFormats(const GlobalFlags& flags) {
     NIBBLE_TRY(formats.v, ParseKvFormat("--kv-v", flags.kv_v));
   }
   return formats;
+}
+
+std::vector<NumaNode> NodesToUse(const GlobalFlags& flags) {
+  if (!flags.numa) return {};
+  std::vector<NumaNode> nodes = ReadNumaNodes();
+  if (nodes.size() > 1) return nodes;
+  if (!flags.quiet) fmt::print(stderr, "--numa: one node of memory here, so nothing to do\n");
+  return {};
 }
 
 Result<size_t> ParseSize(const std::string& text) {

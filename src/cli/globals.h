@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "kernels/activations.h"
 #include "model/kv_groups.h"
+#include "platform/numa.h"
 
 namespace CLI {
 class App;
@@ -21,7 +23,8 @@ struct GlobalFlags {
   std::string kv = "f16";
   std::string kv_k;
   std::string kv_v;
-  std::string kv_memory;
+  std::string kv_memory = "auto";  // half of what is left
+  bool numa = false;
   int context = 0;  // 0: the model's own, bounded by memory
   std::optional<uint64_t> seed;
   bool json = false;
@@ -33,6 +36,10 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags);
 
 Result<Act> ParseAct(const std::string& text);
 Result<KvFormats> ParseKvFormats(const GlobalFlags& flags);
+
+// Under --numa the nodes to place threads and memory by; none on a machine with one, which is said
+// on standard error.
+std::vector<NumaNode> NodesToUse(const GlobalFlags& flags);
 
 // "512M", "4GB", "1.5GiB", plain bytes. K, M, G, T and KB … are powers of 1000, KiB … of 1024.
 Result<size_t> ParseSize(const std::string& text);

@@ -3,8 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <random>
 
-#include "base/math.h"
-#include "base/paging.h"
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/generate.h"
@@ -68,10 +66,7 @@ void PrintJson(const Session& session, const Answer& answer, uint64_t seed) {
   const Engine& engine = *session.engine;
   const RunStats stats = MakeRunStats(engine, usage);
   const double read_bandwidth = MeasureReadBandwidth(engine);
-  // Of the KV pages, those that this run filled.
   const EnginePlan& plan = engine.plan();
-  const int kv_tokens = RoundUp(usage.prompt_tokens + usage.generated_tokens, kPageTokens);
-  const size_t kv_bytes = plan.kv_bytes_per_token * static_cast<size_t>(kv_tokens);
   Json out;
   out["text"] = answer.text;
   out["ids"] = Json::array();
@@ -90,7 +85,7 @@ void PrintJson(const Session& session, const Answer& answer, uint64_t seed) {
   out["achieved_bandwidth"] = stats.achieved_bandwidth;
   out["bandwidth_fraction"] = read_bandwidth > 0 ? stats.achieved_bandwidth / read_bandwidth : 0;
   out["resident_bytes"] = ReadResidentBytes().private_;
-  out["predicted_bytes"] = plan.Total() - plan.kv_bytes + kv_bytes;
+  out["predicted_bytes"] = plan.Total() - plan.kv_bytes + engine.Stats().kv_touched_bytes;
   out["spec"] = {{"drafted", 0}, {"accepted", 0}};
   PrintJsonLine(out);
 }

@@ -33,7 +33,8 @@ Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
   NIBBLE_TRY(engine_options.act, ParseAct(flags.act));
   NIBBLE_TRY(engine_options.kv, ParseKvFormats(flags));
   engine_options.threads = flags.threads;
-  if (!flags.kv_memory.empty()) {
+  engine_options.nodes = NodesToUse(flags);
+  if (flags.kv_memory != "auto") {
     NIBBLE_TRY(engine_options.kv_memory, ParseSize(flags.kv_memory));
   }
 
@@ -43,11 +44,12 @@ Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
   engine_options.max_context = flags.context > 0
                                    ? flags.context
                                    : std::min(options.max_context, file.config().context_length);
-  NIBBLE_TRY(EnginePlan plan, Engine::Plan(file, engine_options));
-  if (engine_options.kv_memory == 0 && options.min_sequences > 1) {
-    engine_options.kv_memory = plan.kv_bytes * static_cast<size_t>(options.min_sequences);
-    NIBBLE_TRY(plan, Engine::Plan(file, engine_options));
-  }
+  engine_options.min_contexts = options.min_sequences;
+  engine_options.max_running = options.max_sequences;
+  engine_options.prefix_cache = options.prefix_cache;
+  engine_options.step_budget = options.step_budget;
+  engine_options.max_step_s = options.max_step_s;
+  NIBBLE_TRY(const EnginePlan plan, Engine::Plan(file, engine_options));
   if (!flags.quiet) fmt::print(stderr, "{}\n", plan.Describe());
 
   const double started = MonotonicSeconds();

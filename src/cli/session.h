@@ -20,8 +20,12 @@ struct Session {
 struct SessionOptions {
   int max_context = 0;  // used when --ctx is not given, at most the model's own
   bool pull = false;    // fetch a known name that is not on disk
-  int min_sequences =
-      1;  // whole contexts that the KV cache holds unless --kv-memory says otherwise
+  // Whole contexts that the KV cache holds unless --kv-memory says otherwise.
+  int min_sequences = 1;
+  int max_sequences = 16;  // at the same time
+  bool prefix_cache = true;
+  bool step_budget = false;  // EngineOptions
+  double max_step_s = 0;
 };
 
 // Finds the model (pulling it where asked to), prints the memory plan to standard error unless

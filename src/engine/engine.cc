@@ -6,6 +6,7 @@
 #include "engine/cpu_executor.h"
 #include "engine/engine_core.h"
 #include "engine/engine_thread.h"
+#include "engine/fit_step_price.h"
 #include "engine/model_tokenizer.h"
 #include "engine/plan.h"
 #include "kernels/kernel_table.h"
@@ -37,7 +38,7 @@ Result<Prepared> Prepare(const ModelFile& file, const EngineOptions& options) {
   prepared.load = {
       .act = options.act, .max_rows = options.max_rows, .max_context = options.max_context};
   try {
-    prepared.pool = std::make_unique<ThreadPool>(threads);
+    prepared.pool = std::make_unique<ThreadPool>(threads, options.nodes);
   } catch (const std::system_error& error) {
     return Fail(ErrorKind::kNoRoom, "{} threads cannot be started: {}", threads, error.what());
   }
@@ -109,19 +110,27 @@ Result<std::unique_ptr<Engine>> Engine::Create(const ModelFile& file,
   if (!loaded) return Within(file.path().string(), std::move(loaded).error());
   std::unique_ptr<Decoder> decoder = *std::move(loaded);
   pools.plan.model = decoder->plan();  // tighter where a stored output is the embedding again
-  NIBBLE_TRY(KvStorage storage, KvStorage::Create(pools.groups, pools.pages));
+  NIBBLE_TRY(KvStorage storage,
+             KvStorage::Create(pools.groups, pools.OpenPages(), pools.SealedPages()));
+  NIBBLE_RETURN_IF_ERROR(storage.Interleave(options.nodes));
 
+  auto impl = std::make_unique<Impl>(std::move(prepared.pool), std::move(decoder),
+                                     std::move(tokenizer), std::move(storage), pools.plan);
   EngineCoreOptions core{.max_context = pools.plan.max_context,
                          .limits = {.max_rows = options.max_rows,
                                     .max_running = options.max_running,
-                                    .max_queue = options.max_queue},
-                         .pools = {},
+                                    .max_queue = options.max_queue,
+                                    .policy = options.policy,
+                                    .max_step_s = options.max_step_s},
+                         .pools = pools.pools,
                          .clock = MonotonicSeconds};
-  for (size_t g = 0; g < pools.groups.size(); ++g) {
-    core.pools.push_back({.pages = pools.pages[g], .window = pools.groups[g].window});
+  core.pages.prefix_cache = options.prefix_cache;
+  if (options.step_budget) {
+    core.price = FitStepPrice(impl->executor, {.pools = core.pools,
+                                               .max_rows = options.max_rows,
+                                               .max_context = core.max_context,
+                                               .clock = MonotonicSeconds});
   }
-  auto impl = std::make_unique<Impl>(std::move(prepared.pool), std::move(decoder),
-                                     std::move(tokenizer), std::move(storage), pools.plan);
   impl->core = std::make_unique<EngineCore>(impl->executor, impl->tokenizer, *prepared.kernels,
                                             std::move(core));
   try {
@@ -147,6 +156,17 @@ const ModelConfig& Engine::config() const { return impl_->decoder->config(); }
 const EnginePlan& Engine::plan() const { return impl_->plan; }
 int Engine::threads() const { return impl_->pool->size(); }
 size_t Engine::WeightBytesPerStep() const { return impl_->decoder->WeightBytesPerStep(); }
-EngineStats Engine::Stats() const { return impl_->thread->Stats(); }
+EngineStats Engine::Stats() const {
+  EngineStats stats = impl_->thread->Stats();
+  for (size_t g = 0; g < stats.kv_pages_touched.size(); ++g) {
+    const KvGroup& group = impl_->storage.groups()[g];
+    const FormPages& touched = stats.kv_pages_touched[g];
+    stats.kv_touched_bytes += group.two_forms()
+                                  ? group.SealedPageBytes() * static_cast<size_t>(touched.pages) +
+                                        group.PageBytes() * static_cast<size_t>(touched.open)
+                                  : group.PageBytes() * static_cast<size_t>(touched.pages);
+  }
+  return stats;
+}
 
 }  // namespace nibble

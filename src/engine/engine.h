@@ -4,12 +4,16 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/request.h"
 #include "kernels/activations.h"
+#include "kv/page_book.h"
 #include "model/decoder.h"
 #include "model/kv_groups.h"
+#include "platform/numa.h"
+#include "sched/policy.h"
 
 namespace nibble {
 
@@ -18,15 +22,27 @@ class Tokenizer;
 
 struct EngineOptions {
   int threads = 0;  // 0: affinity and cgroup quota decide
+  // Nodes of memory that threads keep to and that weights and KV pages are spread over; none: as
+  // the system does it.
+  std::vector<NumaNode> nodes = {};
   Act act = Act::kInt8;
   KvFormats kv = {};
   // Most tokens of one request, prompt and answer together. 0: the model's own, or less when the
   // memory that is left does not hold so many.
   int max_context = 0;
-  size_t kv_memory = 0;  // bytes of KV pages; 0: one request of max_context tokens
+  // Bytes of KV pages; 0: half of the memory that is left beside everything else. They are taken as
+  // they are filled.
+  size_t kv_memory = 0;
+  int min_contexts = 1;  // so many whole requests of max_context tokens even so
   int max_rows = 512;    // most tokens computed in one step
   int max_running = 16;  // most sequences that hold pages at the same time
   int max_queue = 1024;  // most sequences that wait; more are refused with kNoRoom
+  Policy policy = Policy::kPriority;
+  bool prefix_cache = true;  // requests that begin alike share pages, also one after another
+  // Bounds the seconds of a step by a table of prices, which is measured once when the engine is
+  // made: at most max_step_s, or, where that is 0, twice the price of the answers in it alone.
+  bool step_budget = true;
+  double max_step_s = 0;
 };
 
 // The memory contract, known before anything is loaded.
@@ -41,6 +57,7 @@ struct EnginePlan {
   int max_context = 0;  // tokens of one request
   int kv_tokens = 0;    // tokens that all pages of the global layers hold together
   size_t kv_bytes_per_token = 0;
+  bool kv_is_half = false;  // kv_bytes are half of what was left
   int fitting_context = 0;  // most tokens that the available memory holds, up to the one asked for
 
   size_t Total() const {
@@ -61,8 +78,11 @@ struct EngineStats {
   int64_t preemptions = 0;
   int64_t prefix_hits = 0;    // requests that began with positions from the prefix cache
   int64_t cached_tokens = 0;  // those positions
-  int kv_pages_used = 0;      // of all groups
-  int kv_pages_total = 0;     // of all groups
+  int kv_pages_cached = 0;    // kept for the prefix cache, free for anybody
+  std::vector<FormPages> kv_pages_touched = {};  // per group: pages that ever held anything
+  size_t kv_touched_bytes = 0;                   // their memory
+  int kv_pages_used = 0;                         // of all groups
+  int kv_pages_total = 0;                        // of all groups
 };
 
 // Runs any number of requests over one model, on a thread of its own. All methods may be called

@@ -66,8 +66,12 @@ void EngineThread::Publish() {
             .prefix_hits = scheduler.counters().prefix_hits,
             .cached_tokens = scheduler.counters().cached_tokens};
   for (int g = 0; g < scheduler.book().groups(); ++g) {
-    stats_.kv_pages_used += scheduler.book().pool(g).used_pages();
-    stats_.kv_pages_total += scheduler.book().pool(g).size();
+    const PagePool& pages = scheduler.book().pool(g);
+    const PagePool& open = scheduler.book().open_pool(g);
+    stats_.kv_pages_used += pages.used_pages() + open.used_pages();
+    stats_.kv_pages_total += pages.size() + open.size();
+    stats_.kv_pages_cached += pages.evictable_pages();
+    stats_.kv_pages_touched.push_back({pages.touched(), open.touched()});
   }
 }
 

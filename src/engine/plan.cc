@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/math.h"
 #include "base/text.h"
 #include "engine/sampler.h"
 #include "kv/page_book.h"
@@ -21,8 +22,18 @@ constexpr size_t kTokenBytes = 165;
 
 constexpr int kMostKvTokens = 1 << 28;
 
+std::vector<int> Column(std::span<const PoolSpec> pools, bool sealed) {
+  std::vector<int> pages;
+  for (const PoolSpec& pool : pools) {
+    const bool two = pool.open_pages > 0;
+    pages.push_back(sealed ? (two ? pool.pages : 0) : (two ? pool.open_pages : pool.pages));
+  }
+  return pages;
+}
+
 size_t KvBytesFor(std::span<const KvGroup> groups, int tokens, const EngineOptions& options) {
-  return KvStorage::Bytes(groups, PagesForTokens(groups, tokens, options));
+  const std::vector<PoolSpec> pools = PoolsForTokens(groups, tokens, options);
+  return KvStorage::Bytes(groups, Column(pools, false), Column(pools, true));
 }
 
 // Most tokens (whole pages) whose pools take at most `bytes`; 0 when not even one page does.
@@ -57,11 +68,13 @@ Result<int> KvTokens(const PlanInput& input, std::span<const KvGroup> groups, in
     return BadInput("KV memory of {} holds no page: one of {} tokens takes {}",
                     Text(options.kv_memory), kPageTokens, Text(KvBytesFor(groups, 1, options)));
   }
-  if (options.max_context > 0) return context;
-  // Nobody asked for the model's whole context: take it if it fits into half of what is left.
   const size_t left = input.available > without_kv ? input.available - without_kv : 0;
-  return std::clamp(TokensIn(groups, left / 2, context, options), std::min(context, kPageTokens),
-                    context);
+  const int half = TokensIn(groups, left / 2, kMostKvTokens, options);
+  // A context that was asked for is not shortened (the plan may not fit then); the model's own is.
+  const int contexts =
+      static_cast<int>(std::min<int64_t>(int64_t{context} * options.min_contexts, kMostKvTokens));
+  const int least = options.max_context > 0 ? contexts : std::min(context, kPageTokens);
+  return std::max(half, least);
 }
 
 }  // namespace
@@ -70,20 +83,38 @@ Status CheckOptions(const EngineOptions& options) {
   NIBBLE_RETURN_IF_ERROR(CheckOption("threads", options.threads, 0, 1024));
   NIBBLE_RETURN_IF_ERROR(CheckOption("max_context", options.max_context, 0, kMostKvTokens));
   NIBBLE_RETURN_IF_ERROR(CheckOption("max_rows", options.max_rows, 1, 65536));
+  NIBBLE_RETURN_IF_ERROR(CheckOption("min_contexts", options.min_contexts, 1, 1024));
+  if (!(options.max_step_s >= 0 && options.max_step_s <= 3600)) {
+    return BadInput("max_step_s is {}, expected a number from 0 to 3600", options.max_step_s);
+  }
   NIBBLE_RETURN_IF_ERROR(CheckOption("max_running", options.max_running, 1, 65536));
   return CheckOption("max_queue", options.max_queue, 1, 1 << 24);
 }
 
-std::vector<int> PagesForTokens(std::span<const KvGroup> groups, int tokens,
-                                const EngineOptions& options) {
-  std::vector<int> pages;
+std::vector<PoolSpec> PoolsForTokens(std::span<const KvGroup> groups, int tokens,
+                                     const EngineOptions& options) {
+  std::vector<PoolSpec> pools;
   for (const KvGroup& group : groups) {
-    const int64_t peak =
-        int64_t{options.max_running} * PeakPages(group.window, tokens, options.max_rows);
-    pages.push_back(static_cast<int>(std::min<int64_t>(peak, PagesFor(tokens))));
+    const int64_t unit = group.two_forms() ? group.unit_pages() : 1;
+    int64_t pages = PagesFor(tokens);
+    if (group.window > 0) {
+      const int64_t peak = PeakPages(group.window, tokens, options.max_rows) + unit - 1;
+      pages = std::min(pages, options.max_running * peak * (options.prefix_cache ? 2 : 1));
+    }
+    PoolSpec pool{.pages = static_cast<int>(pages), .window = group.window};
+    if (group.two_forms()) {
+      const int64_t open = options.max_running * unit + PagesFor(options.max_rows) + 1;
+      pool.unit_pages = static_cast<int>(unit);
+      pool.pages = static_cast<int>(RoundUp(pages, unit));
+      pool.open_pages = static_cast<int>(std::min(open, RoundUp<int64_t>(PagesFor(tokens), unit)));
+    }
+    pools.push_back(pool);
   }
-  return pages;
+  return pools;
 }
+
+std::vector<int> PlannedPools::OpenPages() const { return Column(pools, false); }
+std::vector<int> PlannedPools::SealedPages() const { return Column(pools, true); }
 
 Result<PlannedPools> PlanPools(const PlanInput& input) {
   const ModelConfig& config = *input.config;
@@ -106,9 +137,10 @@ Result<PlannedPools> PlanPools(const PlanInput& input) {
 
   const size_t without_kv = plan.Peak();
   NIBBLE_TRY(plan.kv_tokens, KvTokens(input, out.groups, context, without_kv));
+  plan.kv_is_half = options.kv_memory == 0 && plan.kv_tokens > context;
   plan.max_context = options.max_context > 0 ? context : std::min(context, plan.kv_tokens);
-  out.pages = PagesForTokens(out.groups, plan.kv_tokens, options);
-  plan.kv_bytes = KvStorage::Bytes(out.groups, out.pages);
+  out.pools = PoolsForTokens(out.groups, plan.kv_tokens, options);
+  plan.kv_bytes = KvStorage::Bytes(out.groups, out.OpenPages(), out.SealedPages());
   const size_t left = input.available > without_kv ? input.available - without_kv : 0;
   plan.fitting_context = std::min(context, TokensIn(out.groups, left, context, options));
   return out;
@@ -116,11 +148,11 @@ Result<PlannedPools> PlanPools(const PlanInput& input) {
 
 std::string EnginePlan::Describe() const {
   return fmt::format(
-      "weights {} + step buffers {} + rotations {} + KV pages {} ({} tokens of {} bytes) + sampler "
-      "{} + tokenizer {} + process {} = {}{}; available {}",
-      Text(model.weight_bytes), Text(model.workspace_bytes), Text(model.rope_bytes), Text(kv_bytes),
-      kv_tokens, kv_bytes_per_token, Text(sampler_bytes), Text(tokenizer_bytes),
-      Text(process_bytes), Text(Total()),
+      "weights {} + step buffers {} + rotations {} + sampler {} + tokenizer {} + process {} + KV "
+      "pages {}{} ({} tokens of {} bytes, taken as they are filled) = {}{}; available {}",
+      Text(model.weight_bytes), Text(model.workspace_bytes), Text(model.rope_bytes),
+      Text(sampler_bytes), Text(tokenizer_bytes), Text(process_bytes), Text(kv_bytes),
+      kv_is_half ? ", half of what is left" : "", kv_tokens, kv_bytes_per_token, Text(Total()),
       model.load_scratch_bytes == 0
           ? ""
           : fmt::format(", and {} while loading", Text(model.load_scratch_bytes)),

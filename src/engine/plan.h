@@ -4,26 +4,33 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "kv/page_book.h"
 
 namespace nibble {
 
 // Names an option that is out of range.
 Status CheckOptions(const EngineOptions& options);
 
-// Pages of each group so that the global layers hold `tokens` tokens. A windowed group needs no
-// more than max_running sequences can hold at once.
-std::vector<int> PagesForTokens(std::span<const KvGroup> groups, int tokens,
-                                const EngineOptions& options);
+// Pools of each group so that the global layers hold `tokens` tokens. A windowed group needs no
+// more than max_running sequences can hold at once, and with a prefix cache as much again for what
+// it keeps. Open pages, where they are others: a unit of each running sequence and a step's rows.
+std::vector<PoolSpec> PoolsForTokens(std::span<const KvGroup> groups, int tokens,
+                                     const EngineOptions& options);
 
 struct PlannedPools {
   EnginePlan plan;
   std::vector<KvGroup> groups;
-  std::vector<int> pages;  // one number per group
+  std::vector<PoolSpec> pools;  // one per group
+
+  // As KvStorage takes them: open pages, or all where the forms are one, and sealed ones.
+  std::vector<int> OpenPages() const;
+  std::vector<int> SealedPages() const;
 };
 
 // Sizes the page pools and adds everything up. model: the decoder's plan; threads: of the pool;
-// available: bytes free in the machine or cgroup. Errors: max_context beyond the model's own;
-// kv_memory that holds no page.
+// available: bytes free in the machine or cgroup. Without kv_memory the pages get half of what is
+// left beside everything else, or as much as min_contexts whole contexts need. Errors: max_context
+// beyond the model's own; kv_memory that holds no page.
 struct PlanInput {
   const ModelConfig* config = nullptr;
   MemoryPlan model;

@@ -32,21 +32,61 @@ Result<PlannedPools> Plan(const ModelConfig& config, const EngineOptions& option
                     .available = available});
 }
 
-TEST(PlanPools, OneRequestOfTheModelsContextByDefault) {
-  const ModelConfig config = Config(2000);
-  const auto pools = Plan(config, {.max_rows = 64, .max_running = 3});
+// Bytes of a page of the global layers.
+constexpr size_t kGlobalPage = size_t{32} * 4 * 512;
+
+TEST(PlanPools, PagesGetHalfOfWhatIsLeft) {
+  for (const int asked : {0, 1500}) {
+    const ModelConfig config = Config(2000);
+    const auto pools = Plan(config, {.max_context = asked, .max_rows = 64, .max_running = 3});
+    ASSERT_TRUE(pools);
+    const EnginePlan& plan = pools->plan;
+    EXPECT_EQ(plan.max_context, asked == 0 ? 2000 : 1500);
+    EXPECT_TRUE(plan.kv_is_half);
+    const size_t left = 8 * kGiB - (plan.Total() - plan.kv_bytes);
+    EXPECT_LE(plan.kv_bytes, left / 2);
+    EXPECT_GT(plan.kv_bytes + kGlobalPage, left / 2);  // one more page would be too much
+    ASSERT_EQ(pools->groups.size(), 2U);
+    // A window of 100 and 64 rows touch at most 7 pages of a sequence; as many for the cache.
+    EXPECT_EQ(pools->pools[1].pages, 2 * 21);
+    EXPECT_EQ(plan.kv_bytes,
+              static_cast<size_t>(pools->pools[0].pages) * kGlobalPage + 42U * 32 * 2 * 512);
+    EXPECT_EQ(plan.kv_tokens, pools->pools[0].pages * 32);
+    EXPECT_EQ(plan.kv_bytes_per_token, 6U * 512);
+    EXPECT_TRUE(plan.Fits());
+    EXPECT_EQ(plan.fitting_context, plan.max_context);
+    EXPECT_NE(plan.Describe().find("weights 1.07 GB"), std::string::npos) << plan.Describe();
+    EXPECT_NE(plan.Describe().find("half of what is left"), std::string::npos) << plan.Describe();
+  }
+}
+
+TEST(PlanPools, WithoutAPrefixCacheWindowsKeepNothing) {
+  const auto pools = Plan(Config(2000), {.max_rows = 64, .max_running = 3, .prefix_cache = false});
   ASSERT_TRUE(pools);
-  EXPECT_EQ(pools->plan.max_context, 2000);
-  EXPECT_EQ(pools->plan.kv_tokens, 2000);
-  ASSERT_EQ(pools->groups.size(), 2U);
-  // 63 pages; a window of 100 and 64 rows touch at most 7 pages of a sequence.
-  EXPECT_EQ(pools->pages, (std::vector<int>{63, 21}));
-  EXPECT_EQ(pools->plan.kv_bytes, 63U * 32 * 4 * 512 + 21U * 32 * 2 * 512);
-  EXPECT_EQ(pools->plan.kv_bytes_per_token, 6U * 512);
-  EXPECT_TRUE(pools->plan.Fits());
-  EXPECT_EQ(pools->plan.fitting_context, 2000);
-  EXPECT_NE(pools->plan.Describe().find("weights 1.07 GB"), std::string::npos)
-      << pools->plan.Describe();
+  EXPECT_EQ(pools->pools[1].pages, 21);
+}
+
+TEST(PlanPools, SeveralContextsMayBeAskedFor) {
+  const ModelConfig config = Config(1 << 20);
+  const auto pools = Plan(config, {.max_context = 1 << 20, .min_contexts = 3}, kGiB + kGiB / 4);
+  ASSERT_TRUE(pools);
+  EXPECT_EQ(pools->plan.kv_tokens, 3 << 20);
+  EXPECT_FALSE(pools->plan.Fits());
+}
+
+TEST(PlanPools, OpenPagesHoldAUnitOfEachSequenceAndAStep) {
+  const ModelConfig config = Config(2000);
+  const auto pools =
+      Plan(config,
+           {.kv = {.k = KvFormat::kKivi2, .v = KvFormat::kInt8}, .max_rows = 64, .max_running = 3});
+  ASSERT_TRUE(pools);
+  EXPECT_EQ(pools->pools[0].unit_pages, 4);
+  EXPECT_EQ(pools->pools[0].open_pages, 3 * 4 + 2 + 1);
+  EXPECT_EQ(pools->pools[0].pages % 4, 0);
+  EXPECT_EQ(pools->OpenPages()[0], 15);
+  EXPECT_EQ(pools->SealedPages()[0], pools->pools[0].pages);
+  EXPECT_EQ(pools->plan.kv_bytes,
+            KvStorage::Bytes(pools->groups, pools->OpenPages(), pools->SealedPages()));
 }
 
 TEST(PlanPools, AContextNobodyAskedForTakesHalfOfWhatIsLeft) {
@@ -59,7 +99,7 @@ TEST(PlanPools, AContextNobodyAskedForTakesHalfOfWhatIsLeft) {
   EXPECT_EQ(plan.max_context, plan.kv_tokens);
   const size_t left = available - (plan.Total() - plan.kv_bytes);
   EXPECT_LE(plan.kv_bytes, left / 2);
-  EXPECT_GT(plan.kv_bytes + size_t{32} * 4 * 512, left / 2);  // one more page would be too much
+  EXPECT_GT(plan.kv_bytes + kGlobalPage, left / 2);
 }
 
 TEST(PlanPools, AContextThatWasAskedForIsKeptAndMayNotFit) {
@@ -77,7 +117,10 @@ TEST(PlanPools, AContextThatWasAskedForIsKeptAndMayNotFit) {
 
 TEST(PlanPools, WhatIsNeededWhileLoadingMustFitToo) {
   const ModelConfig config = Config(2000);
-  const EngineOptions options{.max_context = 2000, .max_rows = 64, .max_running = 3};
+  const EngineOptions options{.max_context = 2000,
+                              .kv_memory = 63 * kGlobalPage + size_t{42} * 32 * 2 * 512,
+                              .max_rows = 64,
+                              .max_running = 3};
   const auto plan_with = [&](size_t scratch, size_t available) {
     return PlanPools({.config = &config,
                       .model = {.weight_bytes = kGiB, .load_scratch_bytes = scratch},

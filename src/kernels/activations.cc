@@ -91,6 +91,7 @@ Status ActivationBlock::Reserve(int rows, int cols, ActNeeds needs) {
   const size_t bytes = Bytes(rows, cols, needs);
   if (bytes <= storage_.size()) return {};
   NIBBLE_TRY(storage_, AlignedBuffer::Allocate(bytes));
+  storage_.Touch();  // the memory contract counts it, whatever the steps to come
   return {};
 }
 

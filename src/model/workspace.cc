@@ -119,11 +119,14 @@ size_t Workspace::RopeBytes(const ModelConfig& config, const WorkspaceShape& sha
 Status Workspace::Reserve(const ModelConfig& config, const WorkspaceShape& shape) {
   const size_t bytes = FloatBytes(config, shape) + RopeBytes(config, shape);
   NIBBLE_TRY(storage_, AlignedBuffer::Allocate(bytes));
+  storage_.Touch();  // as planned, before the first long step
   FloatCarver carver(storage_.data());
   CarveFloats(carver, config, shape, *this);
   CarveRopes(carver, config, shape, *this);
   NIBBLE_RETURN_IF_ERROR(activations.Reserve(shape.max_rows, shape.max_inputs, shape.needs));
-  return attention.Reserve(shape.attention, shape.threads);
+  NIBBLE_RETURN_IF_ERROR(attention.Reserve(shape.attention, shape.threads));
+  attention.buffer().Touch();
+  return {};
 }
 
 }  // namespace nibble

@@ -80,6 +80,12 @@ Result<AlignedBuffer> AlignedBuffer::Allocate(size_t bytes) {
   return buffer;
 }
 
+void AlignedBuffer::Touch() {
+  for (size_t at = 0; at < size_; at += PageSize()) {
+    *static_cast<volatile std::byte*>(data_ + at) = std::byte{0};
+  }
+}
+
 AlignedBuffer::AlignedBuffer(AlignedBuffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),

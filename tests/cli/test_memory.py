@@ -1,0 +1,47 @@
+"""The memory contract: what the plan says before loading is what the process takes."""
+
+import os
+import unittest
+
+from support import CliTest, nibble, pulled, shared
+
+SLACK = 16_000_000
+
+
+class Memory(CliTest):
+    def check(self, model, *arguments):
+        if os.environ.get("NIBBLE_SANITIZED"):
+            self.skipTest("a sanitizer's own memory is not in the plan")
+        out = self.run_json("run", model, "--raw", "--temp", "0", *arguments)
+        slack = max(0.02 * out["resident_bytes"], SLACK)
+        self.assertLess(abs(out["resident_bytes"] - out["predicted_bytes"]), slack, out)
+
+    def test_small_models(self):
+        self.check("shakespeare", "-p", "ROMEO:", "-n", 20)
+        self.check(shared("models/stories260K/tinyllamas-stories-260k-f32.gguf"),
+                   "-p", "Once " * 100, "-n", 60)
+
+    def test_real_models(self):
+        for name in ("SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"):
+            with self.subTest(model=name):
+                model = pulled(name)
+                self.check(model, "-p", "Hello", "-n", 2)
+                self.check(model, "-p", "Hello, world. " * 250, "-n", 4)
+
+    def test_pages_get_half_of_what_is_left_unless_a_size_is_given(self):
+        done = nibble("run", "shakespeare", "--raw", "-p", "A", "-n", 1)
+        self.assertIn("half of what is left", done.stderr)
+        done = nibble("run", "shakespeare", "--raw", "-p", "A", "-n", 1, "--kv-memory", "1MiB")
+        self.assertNotIn("half", done.stderr)
+        self.assertRegex(done.stderr, r"KV pages 1\.05 MB \(512 tokens of 2048 bytes")
+        self.assert_refused(nibble("run", "shakespeare", "-p", "A", "--kv-memory", "1000"),
+                            "1.00 kB", "65.5 kB")
+
+    def test_a_request_that_can_never_fit_is_refused_with_both_numbers(self):
+        done = nibble("run", "shakespeare", "--raw", "-p", "x" * 100, "-n", 100, "--quiet",
+                      "-c", 256, "--kv-memory", "300000")
+        self.assert_refused(done, "199", "128")
+
+
+if __name__ == "__main__":
+    unittest.main()
