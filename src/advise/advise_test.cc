@@ -83,8 +83,8 @@ TEST(ModelBench, CountsTokensStepsAndBytes) {
   const ModelWork work = ComputeWork(*file, Act::kInt8);
 
   const BenchCase prompts{BenchTest::kPrompt, 100, 0, 3, 40};
-  auto bench =
-      ModelBench::Create(**decoder, kernels, work, {}, prompts.batch, prompts.TokensPerSequence());
+  auto bench = ModelBench::Create(
+      **decoder, kernels, work, {.formats = {}, .batch = 3, .tokens = prompts.TokensPerSequence()});
   ASSERT_TRUE(bench) << bench.error().message;
   const BenchRow row = bench->Run(prompts, 2);
   EXPECT_EQ(row.work.tokens, 300);
@@ -106,13 +106,14 @@ TEST(ModelBench, CountsTokensStepsAndBytes) {
   EXPECT_GE(bench->RunPiece(1e-3).seconds, 1e-3);
 
   const BenchCase answers{BenchTest::kGenerate, 0, 5, 4, 0};
-  auto generating = ModelBench::Create(**decoder, kernels, work, {}, 4, 5);
+  auto generating =
+      ModelBench::Create(**decoder, kernels, work, {.formats = {}, .batch = 4, .tokens = 5});
   ASSERT_TRUE(generating);
   const BenchRow generated = generating->Run(answers, 1);
   EXPECT_EQ(generated.work.tokens, 20);
   EXPECT_EQ(generated.work.steps, 5);
 
-  EXPECT_FALSE(ModelBench::Create(**decoder, kernels, work, {}, 1, 257));
+  EXPECT_FALSE(ModelBench::Create(**decoder, kernels, work, {.formats = {}, .tokens = 257}));
 }
 
 TEST(Limits, AreMeasuredAndOrdered) {
@@ -142,7 +143,8 @@ TEST(Limits, AreMeasuredAndOrdered) {
   const KernelTable& kernels = KernelsFor(*isa);
   const auto decoder = Decoder::Load(*file, {}, kernels, pool);
   ASSERT_TRUE(decoder);
-  auto bench = ModelBench::Create(**decoder, kernels, ComputeWork(*file, Act::kInt8), {}, 1, 64);
+  auto bench = ModelBench::Create(**decoder, kernels, ComputeWork(*file, Act::kInt8),
+                                  {.formats = {}, .tokens = 64});
   ASSERT_TRUE(bench);
   bench->Run({BenchTest::kBoth, 32, 32, 1, 0}, 1);
   const LimitFractions fractions = MeasureFractions(*bench, *loops, 3);

@@ -159,8 +159,9 @@ ModelBench::ModelBench(ModelBench&&) noexcept = default;
 ModelBench::~ModelBench() = default;
 
 Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kernels,
-                                      const ModelWork& work, KvFormats formats, int batch,
-                                      int tokens) {
+                                      const ModelWork& work, const ModelBenchOptions& options) {
+  const int batch = options.batch;
+  const int tokens = options.tokens;
   if (tokens > decoder.max_context()) {
     return BadInput("{} tokens per sequence asked for, but the model has room for {}", tokens,
                     decoder.max_context());
@@ -169,9 +170,10 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
   if (int64_t{per_sequence} * batch > INT32_MAX) {
     return BadInput("{} sequences of {} tokens are more pages than can be numbered", batch, tokens);
   }
-  std::vector<KvGroup> groups = MakeKvGroups(decoder.config(), formats);
+  std::vector<KvGroup> groups = MakeKvGroups(decoder.config(), options.formats);
   const std::vector<int> page_counts(groups.size(), per_sequence * batch);
   NIBBLE_TRY(KvStorage storage, KvStorage::Create(std::move(groups), page_counts, page_counts));
+  NIBBLE_RETURN_IF_ERROR(storage.Interleave(options.nodes));
   auto impl = std::unique_ptr<Impl>(new Impl{.decoder = decoder,
                                              .kernels = kernels,
                                              .work = work,

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "advise/model_work.h"
 #include "base/result.h"
 #include "model/decoder.h"
+#include "platform/numa.h"
 
 namespace nibble {
 
@@ -46,13 +48,19 @@ struct BenchRow {
   double MedianSeconds() const;
 };
 
+struct ModelBenchOptions {
+  KvFormats formats;
+  int batch = 1;                         // sequences
+  int tokens = 0;                        // room of each
+  std::span<const NumaNode> nodes = {};  // that the KV pages are spread over
+};
+
 // Times forward passes of a decoder without the engine around it. The answers are greedy, so that
 // the step has all that a real one has.
 class ModelBench {
  public:
-  // Room for `batch` sequences of `tokens` tokens each.
   static Result<ModelBench> Create(Decoder& decoder, const KernelTable& kernels,
-                                   const ModelWork& work, KvFormats formats, int batch, int tokens);
+                                   const ModelWork& work, const ModelBenchOptions& options);
   ModelBench(ModelBench&&) noexcept;
   ~ModelBench();
 

@@ -81,7 +81,7 @@ Result<ModelFile> OpenModel(const GlobalFlags& flags, const BenchFlags& own) {
 Result<std::unique_ptr<ThreadPool>> MakePool(const GlobalFlags& flags) {
   const int threads = flags.threads > 0 ? flags.threads : ReadTopology().threads;
   try {
-    return std::make_unique<ThreadPool>(threads);
+    return std::make_unique<ThreadPool>(threads, NodesToUse(flags));
   } catch (const std::system_error& error) {
     return Fail(ErrorKind::kNoRoom, "{} threads cannot be started: {}", threads, error.what());
   }
@@ -185,9 +185,11 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
   const ModelWork work = ComputeWork(setup.file, setup.act);
   for (const auto& [name, formats] : kvs) {
     for (const BenchCase& test : cases) {
-      NIBBLE_TRY(ModelBench bench,
-                 ModelBench::Create(*setup.decoder, KernelsFor(setup.isa), work, formats,
-                                    test.batch, test.TokensPerSequence()));
+      NIBBLE_TRY(ModelBench bench, ModelBench::Create(*setup.decoder, KernelsFor(setup.isa), work,
+                                                      {.formats = formats,
+                                                       .batch = test.batch,
+                                                       .tokens = test.TokensPerSequence(),
+                                                       .nodes = setup.pool->nodes()}));
       const BenchRow row = bench.Run(test, own.repetitions);
       std::optional<LimitFractions> fractions;
       if (loops) fractions = MeasureFractions(bench, *loops);
