@@ -96,10 +96,11 @@ Status ActivationBlock::Reserve(int rows, int cols, ActNeeds needs) {
 }
 
 void ActivationBlock::Prepare(const KernelTable& kernels, ThreadPool& pool,
-                              MatrixView<const float> x, ActNeeds needs) {
+                              MatrixView<const float> x, ActNeeds needs,
+                              FunctionRef<void(int row)> make_row) {
   x_ = x;
   needs_ = needs;
-  if (x.rows == 0 || !(needs.group32 || needs.group256)) return;
+  if (x.rows == 0 || !(needs.group32 || needs.group256 || make_row)) return;
   NIBBLE_CHECK(Bytes(x.rows, x.cols, needs) <= storage_.size());
   Carver carver(storage_.data());
   const Arrays arrays = CarveAll(carver, x.rows, x.cols, needs);
@@ -107,6 +108,7 @@ void ActivationBlock::Prepare(const KernelTable& kernels, ThreadPool& pool,
 
   const auto quantise_rows = [&](int64_t begin, int64_t end, int) {
     for (int row = static_cast<int>(begin); row < end; ++row) {
+      if (make_row) make_row(row);
       for (const int group : {32, 256}) {
         const QuantisedRowOut& all = group == 32 ? arrays.group32 : arrays.group256;
         if (all.codes == nullptr) continue;

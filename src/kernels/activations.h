@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "platform/memory.h"
 #include "tensor/matrix.h"
@@ -42,9 +43,10 @@ class ActivationBlock {
   Status Reserve(int rows, int cols, ActNeeds needs);
 
   // Quantises x [rows][cols] (rows and cols within the reserved size); the view must stay valid
-  // while the block is used (act=f32 reads it in place).
+  // while the block is used (act=f32 reads it in place). make_row, where given, is called for every
+  // row first and makes it (a norm, a gate), so that the row is in the nearest cache.
   void Prepare(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
-               ActNeeds needs);
+               ActNeeds needs, FunctionRef<void(int row)> make_row = {});
 
   MatrixView<const float> floats() const { return x_; }
 

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "base/function_ref.h"
 #include "base/ids.h"
 #include "tensor/matrix.h"
 
@@ -10,7 +11,7 @@ namespace nibble {
 class ThreadPool;
 struct KernelTable;
 
-// All functions here work row by row; a row's bits depend on that row alone. Reductions use 32
+// A row's bits depend on that row alone. Reductions use 32
 // virtual lanes and one fixed tree; exp, tanh, sin and cos are nibble's own polynomials
 // (kernels/ref/math.h states their error bounds).
 
@@ -21,28 +22,31 @@ struct NormParams {
   float eps = 0;
 };
 
-// y = x / sqrt(mean(x²) + eps) · weight (Zhang & Sennrich 2019). y may alias x.
-void RmsNorm(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
-             const NormParams& norm, MatrixView<float> y);
+// Runs fn(row) for all rows: on the pool, whole rows per thread, when rows · cols floats are worth
+// a parallel region.
+void ForRows(ThreadPool& pool, int rows, int cols, FunctionRef<void(int row)> fn);
+
+// Operations on one row of n floats; y may alias an input.
+
+// y = x / sqrt(mean(x²) + eps) · weight (Zhang & Sennrich 2019).
+void RmsNorm(const KernelTable& kernels, const NormParams& norm, const float* x, int n, float* y);
 
 // y = (x - mean) / sqrt(var + eps) · weight + bias.
-void LayerNorm(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
-               const NormParams& norm, MatrixView<float> y);
+void LayerNorm(const KernelTable& kernels, const NormParams& norm, const float* x, int n, float* y);
 
 enum class Gate : uint8_t { kSilu, kGeluTanh, kGeluErf };
 
-// y = gate(a) · b; b empty: y = gate(a). y may alias a.
-void ApplyGate(const KernelTable& kernels, ThreadPool& pool, Gate gate, MatrixView<const float> a,
-               MatrixView<const float> b, MatrixView<float> y);
+// y = gate(a) · b; b null: y = gate(a).
+void ApplyGate(const KernelTable& kernels, Gate gate, const float* a, const float* b, int n,
+               float* y);
 
 // y += x.
-void Add(const KernelTable& kernels, ThreadPool& pool, MatrixView<const float> x,
-         MatrixView<float> y);
+void Add(const KernelTable& kernels, const float* x, int n, float* y);
 
 // x *= factor.
-void Scale(const KernelTable& kernels, ThreadPool& pool, float factor, MatrixView<float> x);
+void Scale(const KernelTable& kernels, float factor, int n, float* x);
 
-// x = cap · tanh(x / cap).
+// x = cap · tanh(x / cap), rows of a matrix.
 void SoftCap(const KernelTable& kernels, ThreadPool& pool, float cap, MatrixView<float> x);
 
 // Rotary position embedding (Su et al. 2021) of the first 2 · pairs channels of every head.
@@ -54,9 +58,9 @@ struct RopeTable {
   bool interleaved = false;  // pair i is (2i, 2i+1) (GGUF llama), else (i, i + pairs) (HF)
 };
 
-// Rotates x [rows][heads * head_dim] in place; row r stands at positions[r] < table rows.
-void Rope(const KernelTable& kernels, ThreadPool& pool, const RopeTable& table,
-          std::span<const Position> positions, int heads, MatrixView<float> x);
+// Rotates one row x [heads * head_dim] in place by row `at` of the table.
+void Rope(const KernelTable& kernels, const RopeTable& table, int at, int heads,
+          std::span<float> x);
 
 // Fills one row of a table: cos and sin of position · inv_freq[i], times factor. Scalar and the
 // same on every machine (own sin and cos with argument reduction in double).

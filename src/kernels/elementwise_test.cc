@@ -80,14 +80,12 @@ TEST(FloatMath, PhiWithinTwoToTheMinus23) {
 // ---- operations against the formula in double
 
 TEST(Elementwise, RmsNormFollowsTheFormula) {
-  ThreadPool pool(1);
   const KernelTable kernels = FloatTable(Isa::kScalar);
   for (int n : kSizes) {
     const auto x = RandomFloats(static_cast<size_t>(n), 1, 3);
     const auto w = RandomFloats(static_cast<size_t>(n), 2);
     std::vector<float> y(x.size());
-    RmsNorm(kernels, pool, DenseView(x.data(), 1, n), {.weight = w.data(), .eps = 1e-5F},
-            DenseView(y.data(), 1, n));
+    RmsNorm(kernels, {.weight = w.data(), .eps = 1e-5F}, x.data(), n, y.data());
     double squares = 0;
     for (float v : x) squares += double{v} * v;
     const double inverse = 1 / std::sqrt(squares / n + 1e-5);
@@ -99,15 +97,13 @@ TEST(Elementwise, RmsNormFollowsTheFormula) {
 }
 
 TEST(Elementwise, LayerNormFollowsTheFormula) {
-  ThreadPool pool(1);
   const KernelTable kernels = FloatTable(Isa::kScalar);
   for (int n : kSizes) {
     const auto x = RandomFloats(static_cast<size_t>(n), 3, 2);
     const auto w = RandomFloats(static_cast<size_t>(n), 4);
     const auto b = RandomFloats(static_cast<size_t>(n), 5);
     std::vector<float> y(x.size());
-    LayerNorm(kernels, pool, DenseView(x.data(), 1, n), {w.data(), b.data(), 1e-5F},
-              DenseView(y.data(), 1, n));
+    LayerNorm(kernels, {w.data(), b.data(), 1e-5F}, x.data(), n, y.data());
     double mean = 0;
     for (float v : x) mean += v;
     mean /= n;
@@ -121,7 +117,6 @@ TEST(Elementwise, LayerNormFollowsTheFormula) {
 }
 
 TEST(Elementwise, GatesFollowTheFormulas) {
-  ThreadPool pool(1);
   const KernelTable kernels = FloatTable(Isa::kScalar);
   std::vector<float> a;
   for (float x = -20; x < 20; x += 0.0131F) a.push_back(x);
@@ -137,19 +132,16 @@ TEST(Elementwise, GatesFollowTheFormulas) {
        }},
       {Gate::kGeluErf, [](double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }}};
   for (const auto& [gate, formula] : gates) {
-    ApplyGate(kernels, pool, gate, DenseView<const float>(a.data(), 1, n),
-              DenseView<const float>(b.data(), 1, n), DenseView(y.data(), 1, n));
+    ApplyGate(kernels, gate, a.data(), b.data(), n, y.data());
     for (int i = 0; i < n; ++i) {
       EXPECT_NEAR(y[i], 2 * formula(a[i]), 2 * 0x1p-22 * std::max(1.0, std::fabs(double{a[i]})));
     }
-    ApplyGate(kernels, pool, gate, DenseView<const float>(a.data(), 1, n), {},
-              DenseView(y.data(), 1, n));
+    ApplyGate(kernels, gate, a.data(), nullptr, n, y.data());
     EXPECT_NEAR(y[0], formula(a[0]), 1e-5);
   }
 }
 
 TEST(Elementwise, RopeRotatesPairsOfBothOrders) {
-  ThreadPool pool(1);
   const KernelTable kernels = FloatTable(Isa::kScalar);
   const float inv_freq[] = {1, 0.01F};
   std::vector<float> cos(10 * 2);
@@ -163,8 +155,8 @@ TEST(Elementwise, RopeRotatesPairsOfBothOrders) {
                              DenseView<const float>(sin.data(), 10, 2), interleaved};
     const auto before = RandomFloats(2 * 10, 7);
     auto x = before;
-    const Position positions[] = {Position{0}, Position{7}};
-    Rope(kernels, pool, table, positions, 2, DenseView(x.data(), 2, 10));
+    Rope(kernels, table, 0, 2, std::span(x).first(10));
+    Rope(kernels, table, 7, 2, std::span(x).last(10));
     for (int i = 0; i < 10; ++i) EXPECT_EQ(x[i], before[i]);
     for (int head = 0; head < 2; ++head) {
       const float* in = &before[10 + 5 * head];
@@ -371,21 +363,16 @@ TEST_P(SameBits, RowsAndThreadsDoNotMatter) {
   constexpr int kCols = 577;
   const auto x = RandomFloats(kRows * kCols, 5);
   const auto w = RandomFloats(kCols, 6);
+  const auto make_row = [&](int r, float* y) {
+    RmsNorm(kernels, {.weight = w.data(), .eps = 1e-5F}, &x[r * kCols], kCols, y);
+    ApplyGate(kernels, Gate::kSilu, y, &x[r * kCols], kCols, y);
+  };
   std::vector<float> want(x.size());
-  ThreadPool alone(1);
-  for (int r = 0; r < kRows; ++r) {
-    RmsNorm(kernels, alone, DenseView(&x[r * kCols], 1, kCols), {.weight = w.data(), .eps = 1e-5F},
-            DenseView(&want[r * kCols], 1, kCols));
-    ApplyGate(kernels, alone, Gate::kSilu, DenseView<const float>(&want[r * kCols], 1, kCols),
-              DenseView(&x[r * kCols], 1, kCols), DenseView(&want[r * kCols], 1, kCols));
-  }
+  for (int r = 0; r < kRows; ++r) make_row(r, &want[r * kCols]);
   for (int threads : {2, 3}) {
     ThreadPool pool(threads);
     std::vector<float> got(x.size());
-    const auto y = DenseView(got.data(), kRows, kCols);
-    RmsNorm(kernels, pool, DenseView(x.data(), kRows, kCols), {.weight = w.data(), .eps = 1e-5F},
-            y);
-    ApplyGate(kernels, pool, Gate::kSilu, y, DenseView(x.data(), kRows, kCols), y);
+    ForRows(pool, kRows, kCols, [&](int r) { make_row(r, &got[r * kCols]); });
     EXPECT_EQ(Bits(got), Bits(want));
   }
 }

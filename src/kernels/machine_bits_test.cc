@@ -91,8 +91,10 @@ TEST_P(MachineBits, RopeAndAttention) {
                            DenseView<const float>(sin.data(), kTokens, kDim / 2), false};
   const auto queries = DenseView(q.data(), kTokens, kHeads * kDim);
   const auto keys = DenseView(k.data(), kTokens, kKvHeads * kDim);
-  Rope(kernels, pool, table, positions, kHeads, queries);
-  Rope(kernels, pool, table, positions, kKvHeads, keys);
+  for (int row = 0; row < kTokens; ++row) {
+    Rope(kernels, table, row, kHeads, std::span(queries.row(row), kHeads * kDim));
+    Rope(kernels, table, row, kKvHeads, std::span(keys.row(row), kKvHeads * kDim));
+  }
   Fingerprint print;
   print.Add(q);
   print.Add(k);

@@ -64,17 +64,22 @@ class PackedDecoder final : public Decoder {
   void Embed(std::span<const TokenId> tokens);
   void RunLayer(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch);
   void RunQkv(int layer);
+  void PlaceHeads(int layer);  // norms and rotations of queries and keys
   void RunAttention(int layer);
   void RunFfn(int layer);
   void Head(std::span<const int> rows, LogitsSink& sink);
 
   void PlaceSequences(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch);
-  void ApplyNorm(const PackedNorm& norm, MatrixView<const float> x, View y);
+  void NormRow(const PackedNorm& norm, const float* x, int n, float* y) const;
+  // Row r of the residual stream, complete: what AddToHidden left behind is added first.
+  float* HiddenRow(int row) const;
   void Prepare(int layer, std::string_view name, MatrixView<const float> x,
-               std::span<const MatmulTask> tasks);
-  // hidden += linear(x), with a norm between where the model has one.
+               std::span<const MatmulTask> tasks, FunctionRef<void(int row)> make_row = {});
+  // hidden += linear(x). Where the model has a norm between, the sum is left to the next use of a
+  // row (HiddenRow), which reads it anyway.
   void AddToHidden(int layer, std::string_view name, const PackedLinear& linear,
-                   const PackedNorm& norm, MatrixView<const float> x);
+                   const PackedNorm& norm, MatrixView<const float> x,
+                   FunctionRef<void(int row)> make_row = {});
 
   View Rows(float* data, int cols) const { return DenseView(data, rows_, cols); }
   View Hidden() const { return Rows(workspace_.hidden, config_.width); }
@@ -99,9 +104,9 @@ class PackedDecoder final : public Decoder {
   // Of the step that runs.
   int rows_ = 0;
   std::vector<Position> positions_;  // [rows]
-  std::vector<Position> rope_rows_;  // 0, 1, …: the step's rotations have a row per row
   std::vector<LayerPlace> places_;   // [layers]
   std::vector<AttentionSequence> sequences_;
+  const PackedNorm* pending_norm_ = nullptr;  // of Normed, which is not yet in the residual stream
 };
 
 Status PackedDecoder::Load(const ModelFile& file, OutputChoice output, const WorkspaceShape& shape,
@@ -131,7 +136,6 @@ Status PackedDecoder::Load(const ModelFile& file, OutputChoice output, const Wor
   }
   const auto rows = static_cast<size_t>(options_.max_rows);
   positions_.resize(rows);
-  for (int i = 0; i < options_.max_rows; ++i) rope_rows_.emplace_back(i);
   places_.resize(config_.layers.size());
   sequences_.reserve(rows);
   return {};
@@ -185,16 +189,15 @@ void PackedDecoder::Embed(std::span<const TokenId> tokens) {
     for (int row = static_cast<int>(begin); row < end; ++row) {
       const int id = tokens[static_cast<size_t>(row)].value();
       NIBBLE_CHECK(id >= 0 && id < config_.vocabulary);
-      weights_.embedding.DecodeRow(id, hidden.row(row));
+      float* to = hidden.row(row);
+      weights_.embedding.DecodeRow(id, to);
+      if (config_.embedding_scale != 1) Scale(kernels_, config_.embedding_scale, hidden.cols, to);
+      if (!config_.learned_positions) continue;
+      float* learned = Normed().row(row);
+      weights_.positions.DecodeRow(positions_[static_cast<size_t>(row)].value(), learned);
+      Add(kernels_, learned, hidden.cols, to);
     }
   });
-  if (config_.embedding_scale != 1) Scale(kernels_, pool_, config_.embedding_scale, hidden);
-  if (!config_.learned_positions) return;
-  const View learned = Normed();
-  for (int row = 0; row < rows_; ++row) {
-    weights_.positions.DecodeRow(positions_[static_cast<size_t>(row)].value(), learned.row(row));
-  }
-  Add(kernels_, pool_, learned, hidden);
 }
 
 void PackedDecoder::PlaceSequences(int layer, std::span<const KvGroup> groups,
@@ -208,34 +211,45 @@ void PackedDecoder::PlaceSequences(int layer, std::span<const KvGroup> groups,
   }
 }
 
-void PackedDecoder::ApplyNorm(const PackedNorm& norm, MatrixView<const float> x, View y) {
+void PackedDecoder::NormRow(const PackedNorm& norm, const float* x, int n, float* y) const {
+  const NormParams params = {norm.weight, norm.bias, config_.norm_eps};
   if (config_.norm == NormKind::kLayer) {
-    LayerNorm(kernels_, pool_, x, {norm.weight, norm.bias, config_.norm_eps}, y);
+    LayerNorm(kernels_, params, x, n, y);
   } else {
-    RmsNorm(kernels_, pool_, x, {.weight = norm.weight, .eps = config_.norm_eps}, y);
+    RmsNorm(kernels_, params, x, n, y);
   }
 }
 
+float* PackedDecoder::HiddenRow(int row) const {
+  float* hidden = Hidden().row(row);
+  if (pending_norm_ != nullptr) {
+    float* added = Normed().row(row);
+    NormRow(*pending_norm_, added, config_.width, added);
+    Add(kernels_, added, config_.width, hidden);
+  }
+  return hidden;
+}
+
 void PackedDecoder::Prepare(int layer, std::string_view name, MatrixView<const float> x,
-                            std::span<const MatmulTask> tasks) {
-  if (tap_ != nullptr) tap_->Input(layer, name, x);
+                            std::span<const MatmulTask> tasks,
+                            FunctionRef<void(int row)> make_row) {
   ActNeeds needs;
   for (const MatmulTask& task : tasks) needs = needs | task.weights->Needs(options_.act);
-  workspace_.activations.Prepare(kernels_, pool_, x, needs);
+  workspace_.activations.Prepare(kernels_, pool_, x, needs, make_row);
+  if (tap_ != nullptr) tap_->Input(layer, name, x);
 }
 
 void PackedDecoder::AddToHidden(int layer, std::string_view name, const PackedLinear& linear,
-                                const PackedNorm& norm, MatrixView<const float> x) {
+                                const PackedNorm& norm, MatrixView<const float> x,
+                                FunctionRef<void(int row)> make_row) {
   const bool normed = config_.post_norms;
   const std::array tasks = {MatmulTask{.weights = &linear.weight,
                                        .y = normed ? Normed() : Hidden(),
                                        .bias = linear.bias,
                                        .accumulate = !normed}};
-  Prepare(layer, name, x, tasks);
+  Prepare(layer, name, x, tasks, make_row);
   Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
-  if (!normed) return;
-  ApplyNorm(norm, Normed(), Normed());
-  Add(kernels_, pool_, Normed(), Hidden());
+  pending_norm_ = normed ? &norm : nullptr;
 }
 
 void PackedDecoder::RunQkv(int layer) {
@@ -243,30 +257,41 @@ void PackedDecoder::RunQkv(int layer) {
   const PackedLinear& q = weights[Linear::kQuery];
   const PackedLinear& k = weights[Linear::kKey];
   const PackedLinear& v = weights[Linear::kValue];
-  ApplyNorm(weights[Norm::kAttention], Hidden(), Normed());
   const std::array tasks = {MatmulTask{.weights = &q.weight, .y = Query(), .bias = q.bias},
                             MatmulTask{.weights = &k.weight, .y = Key(), .bias = k.bias},
                             MatmulTask{.weights = &v.weight, .y = Value(), .bias = v.bias}};
-  Prepare(layer, "qkv", Normed(), tasks);
+  Prepare(layer, "qkv", Normed(), tasks, [&](int row) {
+    NormRow(weights[Norm::kAttention], HiddenRow(row), config_.width, Normed().row(row));
+  });
+  pending_norm_ = nullptr;
   Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
+  PlaceHeads(layer);
+}
 
-  if (config_.qk_norm) {
-    const View query = DenseView(workspace_.query, rows_ * config_.heads, config_.head_dim);
-    const View key = DenseView(workspace_.key, rows_ * config_.kv_heads, config_.head_dim);
-    ApplyNorm(weights[Norm::kQuery], query, query);
-    ApplyNorm(weights[Norm::kKey], key, key);
-  }
+void PackedDecoder::PlaceHeads(int layer) {
+  const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
   const int index = config_.layers[static_cast<size_t>(layer)].rope;
-  if (index < 0) return;
-  const auto rope = static_cast<size_t>(index);
-  const auto pairs = static_cast<int>(ropes_[rope].inv_freq.size());
-  if (pairs == 0) return;
-  const RopeTable table{.cos = Rows(workspace_.ropes[rope].cos, pairs),
-                        .sin = Rows(workspace_.ropes[rope].sin, pairs),
-                        .interleaved = config_.ropes[rope].interleaved};
-  const std::span<const Position> rows(rope_rows_.data(), static_cast<size_t>(rows_));
-  Rope(kernels_, pool_, table, rows, config_.heads, Query());
-  Rope(kernels_, pool_, table, rows, config_.kv_heads, Key());
+  const auto rope = static_cast<size_t>(std::max(index, 0));
+  const int pairs = index < 0 ? 0 : static_cast<int>(ropes_[rope].inv_freq.size());
+  if (!config_.qk_norm && pairs == 0) return;
+  RopeTable table;
+  if (pairs > 0) {
+    table = {.cos = Rows(workspace_.ropes[rope].cos, pairs),
+             .sin = Rows(workspace_.ropes[rope].sin, pairs),
+             .interleaved = config_.ropes[rope].interleaved};
+  }
+  const auto place = [&](Norm norm, int heads, View x, int row) {
+    const auto cols = static_cast<size_t>(x.cols);
+    float* head = x.row(row);
+    for (int h = 0; config_.qk_norm && h < heads; ++h, head += config_.head_dim) {
+      NormRow(weights[norm], head, config_.head_dim, head);
+    }
+    if (pairs > 0) Rope(kernels_, table, row, heads, std::span(x.row(row), cols));
+  };
+  ForRows(pool_, rows_, Query().cols + Key().cols, [&](int row) {
+    place(Norm::kQuery, config_.heads, Query(), row);
+    place(Norm::kKey, config_.kv_heads, Key(), row);
+  });
 }
 
 void PackedDecoder::RunAttention(int layer) {
@@ -283,15 +308,20 @@ void PackedDecoder::RunFfn(int layer) {
   const bool gated = config_.ffn == FfnKind::kGated;
   const View inner = Rows(workspace_.gate, config_.ffn_width);
   const View second = gated ? Rows(workspace_.up, config_.ffn_width) : View{};
-  ApplyNorm(weights[Norm::kFfn], Hidden(), Normed());
   const std::array tasks = {
       MatmulTask{.weights = &up.weight, .y = gated ? second : inner, .bias = up.bias},
       MatmulTask{.weights = &gate.weight, .y = inner, .bias = gate.bias}};
   const auto used = std::span(tasks).first(gated ? 2 : 1);
-  Prepare(layer, "gate_up", Normed(), used);
+  Prepare(layer, "gate_up", Normed(), used, [&](int row) {
+    NormRow(weights[Norm::kFfn], HiddenRow(row), config_.width, Normed().row(row));
+  });
+  pending_norm_ = nullptr;
   Matmul(kernels_, pool_, options_.act, workspace_.activations, used);
-  ApplyGate(kernels_, pool_, KernelGate(config_.gate), inner, second, inner);
-  AddToHidden(layer, "down", weights[Linear::kDown], weights[Norm::kPostFfn], inner);
+  const Gate kind = KernelGate(config_.gate);
+  AddToHidden(layer, "down", weights[Linear::kDown], weights[Norm::kPostFfn], inner, [&](int row) {
+    ApplyGate(kernels_, kind, inner.row(row), gated ? second.row(row) : nullptr, inner.cols,
+              inner.row(row));
+  });
 }
 
 void PackedDecoder::RunLayer(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch) {
@@ -311,17 +341,17 @@ void PackedDecoder::Head(std::span<const int> rows, LogitsSink& sink) {
   for (size_t first = 0; first < rows.size(); first += block) {
     const auto count = static_cast<int>(std::min(block, rows.size() - first));
     const View input = DenseView(workspace_.head, count, config_.width);
-    for (int i = 0; i < count; ++i) {
-      const int row = rows[first + static_cast<size_t>(i)];
-      NIBBLE_CHECK(row >= 0 && row < rows_);
-      std::memcpy(input.row(i), Hidden().row(row),
-                  static_cast<size_t>(config_.width) * sizeof(float));
+    for (size_t i = first; i < first + static_cast<size_t>(count); ++i) {
+      // Ascending: HiddenRow changes a row, which must happen once.
+      NIBBLE_CHECK(rows[i] > (i == 0 ? -1 : rows[i - 1]) && rows[i] < rows_);
     }
-    ApplyNorm(weights_.output_norm, input, input);
     const View logits = DenseView(workspace_.logits, count, config_.vocabulary);
     const std::array tasks = {
         MatmulTask{.weights = &head, .y = logits, .bias = weights_.output.bias}};
-    Prepare(-1, "head", input, tasks);
+    Prepare(-1, "head", input, tasks, [&](int i) {
+      const int row = rows[first + static_cast<size_t>(i)];
+      NormRow(weights_.output_norm, HiddenRow(row), config_.width, input.row(i));
+    });
     Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
     if (config_.final_soft_cap > 0) SoftCap(kernels_, pool_, config_.final_soft_cap, logits);
     sink.Rows(static_cast<int>(first), logits);
@@ -331,6 +361,7 @@ void PackedDecoder::Head(std::span<const int> rows, LogitsSink& sink) {
 void PackedDecoder::Forward(const RaggedBatch& batch, std::span<const KvGroup> groups,
                             LogitsSink& sink) {
   Begin(batch, groups);
+  pending_norm_ = nullptr;
   FillRopes();
   Embed(batch.tokens);
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
