@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "base/math.h"
 #include "format/small_float.h"
@@ -275,32 +276,42 @@ void DecodeKv(KvFormat format, KvSide side, const std::byte* block, float page_f
     case KvFormat::kFp8:
       return plain(
           [&](int at) { return F8E4M3ToF32(std::to_integer<uint8_t>(block[at])) * page_float; });
-    case KvFormat::kInt8:
-    case KvFormat::kInt4: {
-      const Block codes(format, side, head_dim);
-      for (int j = 0; j < kPageTokens; ++j) {
-        uint16_t half = 0;
-        std::memcpy(&half, block + codes.CodeBytes() + 2 * static_cast<size_t>(j), 2);
-        for (int c = 0; c < head_dim; ++c) {
-          const unsigned stored = codes.Code(block, j, c);
-          const int code = format == KvFormat::kInt4 ? static_cast<int>(stored) - 8
-                           : keys                    ? static_cast<int>(stored) - 128
-                                                     : static_cast<int8_t>(stored);
-          x[j * head_dim + c] = static_cast<float>(code) * F16ToF32(half);
-        }
+    default: {
+      std::vector<int> codes(static_cast<size_t>(kPageTokens * head_dim));
+      float factors[kPageTokens];
+      DecodeKvCodes(format, side, block, page_float, head_dim, codes.data(), factors);
+      for (int i = 0; i < kPageTokens * head_dim; ++i) {
+        x[i] = static_cast<float>(codes[static_cast<size_t>(i)]) * factors[i / head_dim];
       }
       return;
     }
-    case KvFormat::kKivi4:
-    case KvFormat::kKivi2: {
-      const Block codes(format, side, head_dim);
-      ForEachKiviGroup(side, head_dim, [&](const Group& group) {
-        const auto levels = LevelsOf(format, side, block + codes.CodeBytes(), group.index);
-        ForEachIn(group, [&](int j, int c) {
-          x[j * head_dim + c] = static_cast<float>(levels[codes.Code(block, j, c)]) * page_float;
-        });
+  }
+}
+
+void DecodeKvCodes(KvFormat format, KvSide side, const std::byte* block, float page_float,
+                   int head_dim, int* codes, float* factors) {
+  const bool keys = side == KvSide::kKeys;
+  const Block places(format, side, head_dim);
+  const std::byte* sides = block + places.CodeBytes();
+  if (TraitsOf(format).unit_pages > 1) {
+    std::fill_n(factors, kPageTokens, page_float);
+    ForEachKiviGroup(side, head_dim, [&](const Group& group) {
+      const auto levels = LevelsOf(format, side, sides, group.index);
+      ForEachIn(group, [&](int j, int c) {
+        codes[j * head_dim + c] = levels[places.Code(block, j, c)];
       });
-      return;
+    });
+    return;
+  }
+  for (int j = 0; j < kPageTokens; ++j) {
+    uint16_t half = 0;
+    std::memcpy(&half, sides + 2 * static_cast<size_t>(j), 2);
+    factors[j] = F16ToF32(half);
+    for (int c = 0; c < head_dim; ++c) {
+      const unsigned stored = places.Code(block, j, c);
+      codes[j * head_dim + c] = format == KvFormat::kInt4 ? static_cast<int>(stored) - 8
+                                : keys                    ? static_cast<int>(stored) - 128
+                                                          : static_cast<int8_t>(stored);
     }
   }
 }

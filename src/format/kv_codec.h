@@ -18,6 +18,11 @@ void EncodeKv(KvFormat format, KvSide side, const float* x, int head_dim, std::b
 void DecodeKv(KvFormat format, KvSide side, const std::byte* block, float page_float, int head_dim,
               float* x);
 
+// The integer codes or levels of an integer format, [kPageTokens][head_dim], and what they are
+// multiplied by, one factor per token: DecodeKv is their product.
+void DecodeKvCodes(KvFormat format, KvSide side, const std::byte* block, float page_float,
+                   int head_dim, int* codes, float* factors);
+
 // Bound on |decode(encode(x)) - x| of a number: the scale that covers it covers numbers in
 // [low, high] (low <= high), and the largest magnitude in its page is `largest`. Derivation:
 // kv_codec.cc.

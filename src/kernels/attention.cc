@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -35,13 +36,66 @@ size_t PartialFloats(int head_dim) {
   return static_cast<size_t>(kRowBlock) * static_cast<size_t>(Stride(head_dim) + 2);
 }
 size_t QueryFloats(int head_dim) { return static_cast<size_t>(kRowBlock) * Stride(head_dim); }
+size_t IntQueryWords(int head_dim) { return QueryFloats(head_dim) / 4 + size_t{2} * kRowBlock; }
+size_t PageFloats(int head_dim) { return static_cast<size_t>(kPageTokens) * Stride(head_dim); }
 
-// Floats of the whole workspace: per thread a query block, a split's result and a unit's sum; then
-// two waves of split results.
+// A row block's query, float and integer, and room for a sealed page as floats.
+struct Query {
+  Query(float* base, int head_dim)
+      : q(base),
+        codes(reinterpret_cast<int32_t*>(q + QueryFloats(head_dim))),
+        neg_sum(codes + QueryFloats(head_dim) / 4),
+        scale(reinterpret_cast<float*>(neg_sum + kRowBlock)),
+        page(scale + kRowBlock) {}
+  static size_t Floats(int head_dim) {
+    return QueryFloats(head_dim) + IntQueryWords(head_dim) + PageFloats(head_dim);
+  }
+  float* q;
+  int32_t* codes;
+  int32_t* neg_sum;
+  float* scale;
+  float* page;
+};
+
+// q ≈ code · scale with |code| <= 127, four channels' codes a word; channels beyond head_dim are 0.
+// A row with a NaN or an infinity gets the scale NaN.
+void QuantiseQuery(const Query& query, int head_dim) {
+  uint32_t most[kRowBlock] = {};
+  for (int d = 0; d < head_dim; ++d) {
+    for (int r = 0; r < kRowBlock; ++r) {
+      const uint32_t bits = std::bit_cast<uint32_t>(query.q[d * kRowBlock + r]) & 0x7fffffffU;
+      most[r] = most[r] > bits ? most[r] : bits;
+    }
+  }
+  float factor[kRowBlock];
+  for (int r = 0; r < kRowBlock; ++r) {
+    const float largest = std::bit_cast<float>(most[r]);
+    const bool finite = most[r] < 0x7f800000U;
+    factor[r] = finite && largest > 0x1p-120F ? 127.0F / largest : 0.0F;
+    query.scale[r] = finite ? largest / 127.0F : std::numeric_limits<float>::quiet_NaN();
+    query.neg_sum[r] = 0;
+  }
+  constexpr float kRound = math_constants::kRound;
+  std::fill_n(query.codes, QueryFloats(head_dim) / 4, 0);
+  for (int d = 0; d < head_dim; ++d) {
+    int32_t* words = query.codes + static_cast<ptrdiff_t>(d / 4) * kRowBlock;
+    const int shift = 8 * (d % 4);
+    for (int r = 0; r < kRowBlock; ++r) {
+      const float x = factor[r] == 0 ? 0.0F : query.q[d * kRowBlock + r] * factor[r];
+      // The low bits of x + kRound are those of the rounded x.
+      const auto low = static_cast<int32_t>(std::bit_cast<uint32_t>(x + kRound) & 0xff);
+      words[r] |= static_cast<int32_t>(static_cast<uint32_t>(low) << shift);
+      query.neg_sum[r] -= static_cast<int8_t>(low);
+    }
+  }
+}
+
+// Floats of the whole workspace: per thread a query block with room for a page, a split's result
+// and a unit's sum; then two waves of split results.
 struct Plan {
   Plan(int head_dim, int thread_count)
       : dim(head_dim), threads(thread_count), wave(kWaveTasksPerThread * thread_count) {}
-  size_t PerThread() const { return QueryFloats(dim) + 2 * PartialFloats(dim); }
+  size_t PerThread() const { return Query::Floats(dim) + 2 * PartialFloats(dim); }
   size_t Total() const {
     return PerThread() * static_cast<size_t>(threads) +
            2 * static_cast<size_t>(wave) * PartialFloats(dim);
@@ -117,21 +171,26 @@ class Job {
   }
 
   // The result of split `split` (counted from position 0) of a unit.
-  void RunSplit(const Unit& unit, int split, float* query, const Partial& result) const {
+  void RunSplit(const Unit& unit, int split, const Query& query, const Partial& result) const {
     const std::byte* pages[kSplitPages + kPrefetchPages];
     int positions[kRowBlock];
     const KvView& kv = unit.sequence->kv;
-    const size_t head_offset = kv.layout.HeadOffset(unit.kv_head);
+    const int sealed = kv.SealedPages(PositionOf(unit, 0));  // of all rows: blocks end at units
     const int begin = std::max(unit.first_page, split * kSplitPages);
     const int end = std::min(unit.end_page, (split + 1) * kSplitPages);
     const int known = std::min(unit.end_page, end + kPrefetchPages);
-    for (int p = begin; p < known; ++p) pages[p - begin] = kv.piece(p) + head_offset;
+    for (int p = begin; p < known; ++p) {
+      pages[p - begin] = p < sealed ? kv.sealed_piece(p) + kv.sealed.HeadOffset(unit.kv_head)
+                                    : kv.piece(p) + kv.layout.HeadOffset(unit.kv_head);
+    }
     for (int r = 0; r < unit.rows; ++r) positions[r] = PositionOf(unit, r);
     AttentionTask task;
     task.pages = pages;
-    task.form = {.score = kernels_.score[static_cast<int>(kv.layout.k)],
-                 .value = kernels_.value[static_cast<int>(kv.layout.v)],
-                 .v_offset = kv.layout.KBytes()};
+    task.open = FormOf(kv.layout, unit.kv_head);
+    if (sealed > begin) task.sealed = FormOf(kv.sealed, unit.kv_head);
+    task.sealed_pages = std::clamp(sealed - begin, 0, end - begin);
+    task.int_query = {.q = query.codes, .scale = query.scale, .neg_sum = query.neg_sum};
+    task.page_scratch = query.page;
     task.page_count = end - begin;
     task.known_pages = known - begin;
     task.first_position = begin * kPageTokens;
@@ -141,7 +200,7 @@ class Job {
     task.cap_log2e = cap_log2e_;
     task.prefetch = unit.sequence->rows * group_ <= 8 * kRowBlock;
     task.positions = positions;
-    task.q = query;
+    task.q = query.q;
     task.o = result.o;
     task.o_stride = result.stride;
     task.m = result.m;
@@ -149,14 +208,17 @@ class Job {
     kernels_.run(task);
   }
 
-  // query[channel][kRowBlock], scaled; unused rows repeat the first.
-  void GatherQuery(const Unit& unit, float* query) const {
+  // Scaled; unused rows repeat the first.
+  void GatherQuery(const Unit& unit, const Query& query) const {
     const float* rows[kRowBlock];
     for (int r = 0; r < kRowBlock; ++r) {
       const int row = r < unit.rows ? r : 0;
       rows[r] = batch_.q.row(TokenOf(unit, row)) + ChannelOf(unit, row);
     }
-    kernels_.gather(rows, q_scale_, shape_.head_dim, query);
+    kernels_.gather(rows, q_scale_, shape_.head_dim, query.q);
+    const KvView& kv = unit.sequence->kv;
+    const bool sealed = kv.SealedPages(PositionOf(unit, 0)) > unit.first_page;
+    if (sealed && IsInteger(kv.sealed.k)) QuantiseQuery(query, shape_.head_dim);
   }
 
   // Folds a later split into the sum of the earlier ones.
@@ -197,13 +259,65 @@ class Job {
   }
 
  private:
-  int Blocks(const AttentionSequence& s) const { return CeilDiv(s.rows * group_, kRowBlock); }
+  bool IsInteger(KvFormat format) const {
+    return shape_.act == Act::kInt8 && TraitsOf(format).integer;
+  }
+  PageForm FormOf(const KvLayout& layout, int head) const {
+    const auto k = static_cast<size_t>(layout.k);
+    const auto v = static_cast<size_t>(layout.v);
+    const bool int_k = IsInteger(layout.k);
+    const bool int_v = IsInteger(layout.v);
+    const size_t floats = layout.FloatOffset(head) - layout.HeadOffset(head);
+    const size_t k_float = TraitsOf(layout.k).page_float[0] ? sizeof(float) : 0;
+    return {.score = int_k ? kernels_.int_score[k] : kernels_.score[k],
+            .value = int_v ? kernels_.int_value[v] : kernels_.value[v],
+            .unpack_k = kernels_.unpack[k][0],
+            .unpack_v = kernels_.unpack[v][1],
+            .page_relative = int_v,
+            .v_offset = layout.KBytes(),
+            .k_float_offset = floats,
+            .v_float_offset = floats + k_float};
+  }
+
+  // Row blocks end where units of pages end (kernels/kv_view.h), so that all rows of a block see
+  // the same pages sealed. Tokens up to the first such border, and between two of them:
+  int TokensToBorder(const AttentionSequence& s) const {
+    if (!s.kv.two_forms()) return s.rows;
+    return std::min(s.rows, UnitTokens(s) - s.first.value() % UnitTokens(s));
+  }
+  int UnitTokens(const AttentionSequence& s) const { return s.kv.unit_pages * kPageTokens; }
+  int BlocksOf(int tokens) const { return CeilDiv(tokens * group_, kRowBlock); }
+  int Blocks(const AttentionSequence& s) const {
+    const int head = TokensToBorder(s);
+    const int rest = s.rows - head;
+    if (rest == 0) return BlocksOf(head);
+    const int unit = UnitTokens(s);
+    return BlocksOf(head) + rest / unit * BlocksOf(unit) + BlocksOf(rest % unit);
+  }
+  struct RowSpan {
+    int first;
+    int rows;
+  };
+  RowSpan RowsOf(const AttentionSequence& s, int block) const {
+    int begin = 0;  // tokens of the sequence's rows
+    int tokens = TokensToBorder(s);
+    if (block >= BlocksOf(tokens)) {
+      const int unit = UnitTokens(s);
+      block -= BlocksOf(tokens);
+      begin = tokens + block / BlocksOf(unit) * unit;
+      tokens = std::min(unit, s.rows - begin);
+      block %= BlocksOf(unit);
+    }
+    const int first = begin * group_ + block * kRowBlock;
+    return {first, std::min(kRowBlock, (begin + tokens) * group_ - first)};
+  }
   Unit MakeUnit(const AttentionSequence& s, int kv_head, int block) const {
     Unit unit;
     unit.sequence = &s;
     unit.kv_head = kv_head;
-    unit.first_row = block * kRowBlock;
-    unit.rows = std::min(kRowBlock, s.rows * group_ - unit.first_row);
+    const RowSpan rows = RowsOf(s, block);
+    unit.first_row = rows.first;
+    unit.rows = rows.rows;
     const int low = PositionOf(unit, 0);
     const int high = PositionOf(unit, unit.rows - 1);
     const int seen = shape_.window > 0 ? std::max(0, low - shape_.window + 1) : 0;
@@ -236,8 +350,8 @@ class Job {
 
 // A thread does all splits of a unit, in order.
 void RunUnit(const Job& job, const Unit& unit, float* scratch) {
-  float* query = scratch;
-  float* partials = scratch + QueryFloats(job.head_dim());
+  const Query query(scratch, job.head_dim());
+  float* partials = scratch + Query::Floats(job.head_dim());
   const Partial split = PartialAt(partials, 0, job.head_dim());
   const Partial sum = PartialAt(partials, 1, job.head_dim());
   job.GatherQuery(unit, query);
@@ -292,7 +406,7 @@ class Waves {
 
   // Thread t takes `share` neighbouring slots, so that one split's prefetches serve the next.
   void Compute(int thread, int wave, int share, int unit_index, int64_t skip) const {
-    float* query = Scratch(thread);
+    const Query query(Scratch(thread), plan_.dim);
     int slot = 0;
     for (; slot < plan_.wave && unit_index < job_.units(); ++unit_index, skip = 0) {
       const Unit unit = job_.UnitAt(unit_index);
@@ -315,7 +429,7 @@ class Waves {
           static_cast<int>(std::min<int64_t>(unit.splits() - skip, plan_.wave - slot));
       const bool done = skip + count == unit.splits();
       if (unit_index % plan_.threads == thread) {
-        const Partial sum = PartialAt(Scratch(thread) + QueryFloats(plan_.dim), 1, plan_.dim);
+        const Partial sum = PartialAt(Scratch(thread) + Query::Floats(plan_.dim), 1, plan_.dim);
         if (skip == 0) Clear(sum);
         for (int i = 0; i < count; ++i) job_.Fold(unit, SplitAt(wave, slot + i), sum);
         if (done) job_.Finish(unit, sum);

@@ -4,6 +4,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "kernels/activations.h"
 #include "kernels/kv_view.h"
 #include "platform/memory.h"
 #include "tensor/matrix.h"
@@ -21,6 +22,9 @@ struct AttentionShape {
   float soft_cap = 0;  // 0: none; else s = cap · tanh(s / cap), after scale
   int window = 0;      // 0: all earlier positions; else the last `window` ones, own included
   const float* sinks = nullptr;  // [heads] extra logit per head in the denominator, or none
+  // kInt8: products with sealed keys and values are integer where their format has them; kF32:
+  // float products with what the pages stand for. Open pages: float.
+  Act act = Act::kInt8;
 };
 
 // The rows of one sequence in a ragged batch: rows [row_begin, row_begin + rows) have the positions
@@ -51,8 +55,9 @@ class AttentionWorkspace {
 };
 
 // Appends keys and values [row][kv_head * head_dim] of the sequence's rows to its pages; f16 stores
-// saturate. A NaN among them makes the outputs NaN of all who see that position. The rest of a
-// fresh page is zeroed when its first position is written.
+// saturate. A NaN among them makes the outputs NaN of all who see that position, and, sealed in a
+// format whose scale covers a page, that page. The rest of a fresh page is zeroed when its first
+// position is written. Units that the rows complete are sealed (kernels/kv_view.h).
 void WriteKv(const KernelTable& kernels, ThreadPool& pool,
              std::span<const AttentionSequence> sequences, MatrixView<const float> k,
              MatrixView<const float> v);

@@ -13,6 +13,7 @@ inline constexpr int kRowBlock = 8;     // query rows that share a loaded page
 inline constexpr int kSplitPages = 16;  // a split is 512 positions: fixed borders, so that a long
                                         // context can be shared among threads without other bits
 inline constexpr int kScorePages = 2;   // most pages whose scores are computed together
+inline constexpr float kMostWeight = 127;  // integer products: largest code of a weight
 
 struct AttentionTask;
 struct PageForm;
@@ -23,10 +24,13 @@ struct PageSpan {
   int end = 0;
 };
 
-// Of one page: weights p[kRowBlock][kPageTokens], zero outside the positions that any row sees.
+// Of one page: weights p[kRowBlock][kPageTokens], zero outside the positions that any row sees. For
+// a page-relative form they are relative to the row's largest score in the page, and `beta`
+// [kRowBlock] makes them relative to m.
 struct PageWeights {
   const float* p = nullptr;
   PageSpan seen;
+  const float* beta = nullptr;
 };
 
 // s[count][kRowBlock][kPageTokens] = q · k of pages [page, page + count), count <= kScorePages.
@@ -36,11 +40,29 @@ using ScorePages = void (*)(const AttentionTask& task, const PageForm& form, int
 using ValuePage = void (*)(const AttentionTask& task, const PageForm& form, int page,
                            const PageWeights& weights);
 
+// A sealed block as floats, for float arithmetic: what its codes stand for in units of one factor
+// per token, factors[kPageTokens]. Keys: x[head_dim rounded up to 16][kPageTokens]; values:
+// x[kPageTokens][head_dim rounded up to 16].
+using UnpackBlock = void (*)(const std::byte* block, float page_float, int head_dim, float* x,
+                             float* factors);
+
 // How pages are read.
 struct PageForm {
   ScorePages score = nullptr;
   ValuePage value = nullptr;
-  size_t v_offset = 0;  // bytes from a page's K to its V
+  UnpackBlock unpack_k = nullptr;  // of forms whose score or value wants it
+  UnpackBlock unpack_v = nullptr;
+  bool page_relative = false;  // the weights that `value` takes
+  size_t v_offset = 0;         // bytes from a page's K to its V,
+  size_t k_float_offset = 0;   // and to its floats
+  size_t v_float_offset = 0;
+};
+
+// The row block's query as bytes, for integer products: q ≈ code · scale, |code| <= 127.
+struct IntQuery {
+  const int32_t* q = nullptr;        // [head_dim rounded up to 16, / 4][kRowBlock] four codes each
+  const float* scale = nullptr;      // [kRowBlock]; NaN where the row has a NaN or an infinity
+  const int32_t* neg_sum = nullptr;  // [kRowBlock] - Σ codes
 };
 
 // One row block over the pages of one split. Rows of a block are (token, head of the group) pairs
@@ -49,9 +71,13 @@ struct AttentionTask {
   const std::byte* const* pages = nullptr;  // K of this KV head in each page, ascending
   int page_count = 0;                       // pages to visit
   int known_pages = 0;                      // entries of `pages`: those beyond are prefetched only
-  PageForm form;
-  int first_position = 0;  // of pages[0], a multiple of 32
-  int rows = 0;            // 1 … kRowBlock
+  int sealed_pages = 0;                     // leading pages that are sealed
+  PageForm sealed;
+  PageForm open;
+  IntQuery int_query;
+  float* page_scratch = nullptr;  // [kPageTokens][o_stride]
+  int first_position = 0;         // of pages[0], a multiple of 32
+  int rows = 0;                   // 1 … kRowBlock
   int head_dim = 0;
   int window = 0;                  // 0: none
   float cap_log2e = 0;             // 0: scores are q·k; else cap_log2e · tanh(q·k)
@@ -69,9 +95,12 @@ struct AttentionTask {
 
 struct AttentionKernels {
   void (*run)(const AttentionTask& task);
-  // By KvFormat.
+  // By KvFormat: float products, and integer ones where the format has them.
   ScorePages score[kKvFormatCount];
   ValuePage value[kKvFormatCount];
+  ScorePages int_score[kKvFormatCount];
+  ValuePage int_value[kKvFormatCount];
+  UnpackBlock unpack[kKvFormatCount][2];  // by side; sealed formats
   // q[d][r] = rows[r][d] · scale for kRowBlock rows.
   void (*gather)(const float* const* rows, float scale, int head_dim, float* q);
   // acc = acc · a + x · b

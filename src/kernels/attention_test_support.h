@@ -32,23 +32,35 @@ class AttentionFixture {
     q_ = RandomFloats(static_cast<size_t>(tokens) * s.heads * s.head_dim, seed, c.magnitude);
     k_ = RandomFloats(static_cast<size_t>(tokens) * s.kv_heads * s.head_dim, seed + 1, c.magnitude);
     v_ = RandomFloats(k_.size(), seed + 2);
-    layout_ = {c.k, c.v, s.kv_heads, s.head_dim};
+    sealed_ = {c.k, c.v, s.kv_heads, s.head_dim};
+    layout_ = OpenLayout(sealed_);
     const int pages = (tokens + kPageTokens - 1) / kPageTokens;
     const size_t bytes = layout_.PieceBytes() * (2 * static_cast<size_t>(pages) + 1);
     arena_ = *AlignedBuffer::Allocate(bytes);
+    sealed_arena_ = *AlignedBuffer::Allocate(SealedBytes() * (2 * static_cast<size_t>(pages) + 1));
     ResetArena();
     for (int p = 0; p < pages; ++p) pages_.push_back(PageId{2 * p + 1});
     std::mt19937 engine(seed);
     std::shuffle(pages_.begin(), pages_.end(), engine);
+    sealed_pages_ = pages_;
+    std::shuffle(sealed_pages_.begin(), sealed_pages_.end(), engine);
   }
 
-  void ResetArena() { std::memset(arena_.data(), 0xff, arena_.size()); }
+  void ResetArena() {
+    std::memset(arena_.data(), 0xff, arena_.size());
+    std::memset(sealed_arena_.data(), 0xff, sealed_arena_.size());
+  }
 
   AttentionSequence Sequence(int first, int rows, int row_begin) {
-    const KvTable table = {
-        .arena = arena_.data(), .page_bytes = layout_.PieceBytes(), .pages = pages_};
-    return {
-        row_begin, rows, Position{first}, {.table = table, .layout = layout_, .sealed = layout_}};
+    const KvTable table = {.arena = arena_.data(),
+                           .page_bytes = layout_.PieceBytes(),
+                           .pages = pages_,
+                           .sealed_arena = sealed_arena_.data(),
+                           .sealed_page_bytes = SealedBytes(),
+                           .sealed = sealed_pages_};
+    const KvView view = {
+        .table = table, .layout = layout_, .sealed = sealed_, .unit_pages = UnitPages(sealed_)};
+    return {row_begin, rows, Position{first}, view};
   }
 
   int q_cols() const { return case_.shape.heads * case_.shape.head_dim; }
@@ -102,14 +114,20 @@ class AttentionFixture {
   }
 
  private:
+  // An odd multiple of four bytes, as pieces of several layers lie in a page.
+  size_t SealedBytes() const { return sealed_.PieceBytes() + 4; }
+
   AttentionCase case_;
   int tokens_;
   KvLayout layout_;
+  KvLayout sealed_;
   std::vector<float> q_;
   std::vector<float> k_;
   std::vector<float> v_;
   AlignedBuffer arena_;
+  AlignedBuffer sealed_arena_;
   std::vector<PageId> pages_;
+  std::vector<PageId> sealed_pages_;
 };
 
 }  // namespace nibble::testing

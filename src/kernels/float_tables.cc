@@ -5,51 +5,94 @@
 
 namespace nibble {
 
-// The integer extensions of an instruction set add nothing here: AVX-VNNI shares AVX2's kernels.
+// The float kernels gain nothing from integer extensions: AVX-VNNI shares AVX2's. The kernels of
+// sealed pages are there once per instruction set.
 #if defined(__x86_64__)
 namespace isa_avx2 {
 extern const FloatKernels kFloatKernels;
 extern const AttentionKernels kAttentionKernels;
+void AddSealedKernels(AttentionKernels& kernels);
 }  // namespace isa_avx2
+namespace isa_avxvnni {
+void AddSealedKernels(AttentionKernels& kernels);
+}  // namespace isa_avxvnni
 namespace isa_avx512 {
 extern const FloatKernels kFloatKernels;
 extern const AttentionKernels kAttentionKernels;
+void AddSealedKernels(AttentionKernels& kernels);
 }  // namespace isa_avx512
+namespace isa_avx512vnni {
+void AddSealedKernels(AttentionKernels& kernels);
+}  // namespace isa_avx512vnni
 #elif defined(__aarch64__)
 namespace isa_neon {
 extern const FloatKernels kFloatKernels;
 extern const AttentionKernels kAttentionKernels;
+void AddSealedKernels(AttentionKernels& kernels);
 }  // namespace isa_neon
 #endif
 
 namespace {
 
-struct Tables {
-  const FloatKernels* floats;
-  const AttentionKernels* attention;
-};
-
-Tables TablesFor(Isa isa) {
-  switch (isa) {
-#if defined(__x86_64__)
-    case Isa::kAvx2:
-    case Isa::kAvxVnni:
-      return {&isa_avx2::kFloatKernels, &isa_avx2::kAttentionKernels};
-    case Isa::kAvx512:
-    case Isa::kAvx512Vnni:
-      return {&isa_avx512::kFloatKernels, &isa_avx512::kAttentionKernels};
-#elif defined(__aarch64__)
-    case Isa::kNeonDot:
-      return {&isa_neon::kFloatKernels, &isa_neon::kAttentionKernels};
-#endif
-    default:
-      return {&ref::kFloatKernels, &ref::kAttentionKernels};
-  }
+AttentionKernels Join(const AttentionKernels& floats, void (*add)(AttentionKernels&)) {
+  AttentionKernels kernels = floats;
+  add(kernels);
+  return kernels;
 }
 
 }  // namespace
 
-const FloatKernels* FloatKernelsFor(Isa isa) { return TablesFor(isa).floats; }
-const AttentionKernels* AttentionKernelsFor(Isa isa) { return TablesFor(isa).attention; }
+const FloatKernels* FloatKernelsFor(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+    case Isa::kAvxVnni:
+      return &isa_avx2::kFloatKernels;
+    case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
+      return &isa_avx512::kFloatKernels;
+#elif defined(__aarch64__)
+    case Isa::kNeonDot:
+      return &isa_neon::kFloatKernels;
+#endif
+    default:
+      return &ref::kFloatKernels;
+  }
+}
+
+const AttentionKernels* AttentionKernelsFor(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx2: {
+      static const AttentionKernels kKernels =
+          Join(isa_avx2::kAttentionKernels, isa_avx2::AddSealedKernels);
+      return &kKernels;
+    }
+    case Isa::kAvxVnni: {
+      static const AttentionKernels kKernels =
+          Join(isa_avx2::kAttentionKernels, isa_avxvnni::AddSealedKernels);
+      return &kKernels;
+    }
+    case Isa::kAvx512: {
+      static const AttentionKernels kKernels =
+          Join(isa_avx512::kAttentionKernels, isa_avx512::AddSealedKernels);
+      return &kKernels;
+    }
+    case Isa::kAvx512Vnni: {
+      static const AttentionKernels kKernels =
+          Join(isa_avx512::kAttentionKernels, isa_avx512vnni::AddSealedKernels);
+      return &kKernels;
+    }
+#elif defined(__aarch64__)
+    case Isa::kNeonDot: {
+      static const AttentionKernels kKernels =
+          Join(isa_neon::kAttentionKernels, isa_neon::AddSealedKernels);
+      return &kKernels;
+    }
+#endif
+    default:
+      return &ref::ScalarAttentionKernels();
+  }
+}
 
 }  // namespace nibble

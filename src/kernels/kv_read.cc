@@ -1,34 +1,35 @@
 #include "kernels/kv_read.h"
 
-#include <cstdint>
+#include <cstring>
 
-#include "format/small_float.h"
+#include "format/kv_codec.h"
 
 namespace nibble {
-namespace {
 
-float ValueAt(KvFormat format, const std::byte* base, int index) {
-  if (format == KvFormat::kF32) return reinterpret_cast<const float*>(base)[index];
-  return F16ToF32(reinterpret_cast<const uint16_t*>(base)[index]);
+KvPageValues ReadKvPiece(const std::byte* piece, const KvLayout& layout, int kv_head) {
+  const auto count = static_cast<size_t>(kPageTokens * layout.head_dim);
+  KvPageValues out{.k = std::vector<float>(count), .v = std::vector<float>(count)};
+  const std::byte* keys = piece + layout.HeadOffset(kv_head);
+  const std::byte* page_float = piece + layout.FloatOffset(kv_head);
+  const auto next_float = [&](KvFormat format, KvSide side) {
+    float value = 0;
+    if (!TraitsOf(format).page_float[static_cast<size_t>(side)]) return value;
+    std::memcpy(&value, page_float, sizeof value);
+    page_float += sizeof value;
+    return value;
+  };
+  DecodeKv(layout.k, KvSide::kKeys, keys, next_float(layout.k, KvSide::kKeys), layout.head_dim,
+           out.k.data());
+  DecodeKv(layout.v, KvSide::kValues, keys + layout.KBytes(), next_float(layout.v, KvSide::kValues),
+           layout.head_dim, out.v.data());
+  return out;
 }
 
-}  // namespace
-
-KvPageValues ReadKvPage(const KvView& kv, int page, int kv_head) {
-  const KvLayout& layout = kv.layout;
-  const int dim = layout.head_dim;
-  const std::byte* keys = kv.piece(page) + layout.HeadOffset(kv_head);
-  const std::byte* values = keys + layout.KBytes();
-  const size_t count = static_cast<size_t>(kPageTokens) * static_cast<size_t>(dim);
-  KvPageValues out{.k = std::vector<float>(count), .v = std::vector<float>(count)};
-  for (int j = 0; j < kPageTokens; ++j) {
-    for (int d = 0; d < dim; ++d) {
-      const auto at = static_cast<size_t>(j * dim + d);
-      out.k[at] = ValueAt(layout.k, keys, d * kPageTokens + j);
-      out.v[at] = ValueAt(layout.v, values, j * dim + d);
-    }
+KvPageValues ReadKvPage(const KvView& kv, int page, int kv_head, Position position) {
+  if (page < kv.SealedPages(position.value())) {
+    return ReadKvPiece(kv.sealed_piece(page), kv.sealed, kv_head);
   }
-  return out;
+  return ReadKvPiece(kv.piece(page), kv.layout, kv_head);
 }
 
 }  // namespace nibble

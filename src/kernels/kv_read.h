@@ -12,7 +12,10 @@ struct KvPageValues {
   std::vector<float> v;
 };
 
-// Reads what a page holds, for tests and error measurements.
-KvPageValues ReadKvPage(const KvView& kv, int page, int kv_head);
+// What a piece of a page holds for one KV head.
+KvPageValues ReadKvPiece(const std::byte* piece, const KvLayout& layout, int kv_head);
+
+// What a query at `position` sees of a page: for tests and error measurements.
+KvPageValues ReadKvPage(const KvView& kv, int page, int kv_head, Position position);
 
 }  // namespace nibble

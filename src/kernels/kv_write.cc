@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
+#include "format/kv_codec.h"
 #include "kernels/attention.h"
 #include "kernels/attention_kernels.h"
 #include "kernels/kernel_table.h"
+#include "kernels/kv_read.h"
 #include "platform/thread_pool.h"
 
 namespace nibble {
@@ -87,6 +90,35 @@ void WritePage(const AttentionKernels& kernels, const AttentionSequence& s, int 
   }
 }
 
+// One KV head of an open page into its sealed form.
+void SealHead(const KvView& kv, int page, int head) {
+  const KvLayout& to = kv.sealed;
+  const KvPageValues values = ReadKvPiece(kv.piece(page), kv.layout, head);
+  std::byte* piece = kv.sealed_piece(page);
+  std::byte* keys = piece + to.HeadOffset(head);
+  std::byte* floats = piece + to.FloatOffset(head);
+  float page_float = 0;
+  EncodeKv(to.k, KvSide::kKeys, values.k.data(), to.head_dim, keys, &page_float);
+  if (TraitsOf(to.k).page_float[0]) {
+    std::memcpy(floats, &page_float, sizeof page_float);
+    floats += sizeof page_float;
+  }
+  EncodeKv(to.v, KvSide::kValues, values.v.data(), to.head_dim, keys + to.KBytes(), &page_float);
+  if (TraitsOf(to.v).page_float[1]) std::memcpy(floats, &page_float, sizeof page_float);
+}
+
+// Pages [begin, end) of the units that a sequence's rows complete.
+struct PageRange {
+  int begin = 0;
+  int end = 0;
+};
+PageRange CompletedPages(const AttentionSequence& s) {
+  if (!s.kv.two_forms()) return {};
+  const int unit = s.kv.unit_pages * kPageTokens;
+  const int first = s.first.value();
+  return {first / unit * s.kv.unit_pages, (first + s.rows) / unit * s.kv.unit_pages};
+}
+
 }  // namespace
 
 void WriteKv(const KernelTable& kernels, ThreadPool& pool,
@@ -111,11 +143,36 @@ void WriteKv(const KernelTable& kernels, ThreadPool& pool,
       }
     }
   };
+  // So are the heads of the pages that are sealed then.
+  const auto seal = [&](int thread, int threads) {
+    int number = 0;
+    for (const AttentionSequence& s : sequences) {
+      const PageRange pages = CompletedPages(s);
+      NIBBLE_CHECK(std::cmp_less_equal(pages.end, s.kv.table.sealed.size()) ||
+                   pages.begin >= pages.end);
+      for (int page = pages.begin; page < pages.end; ++page) {
+        if (s.kv.table.sealed[page] == kNoPage) continue;
+        for (int head = 0; head < s.kv.layout.kv_heads; ++head, ++number) {
+          if (number % threads == thread) SealHead(s.kv, page, head);
+        }
+      }
+    }
+  };
+  const bool seals = std::ranges::any_of(sequences, [](const AttentionSequence& s) {
+    const PageRange pages = CompletedPages(s);
+    return pages.begin < pages.end;
+  });
   constexpr int64_t kFewFloats = 8192;
-  if (pool.size() == 1 || int64_t{rows} * k.cols <= kFewFloats) {
+  if (pool.size() == 1 || (!seals && int64_t{rows} * k.cols <= kFewFloats)) {
     share(0, 1);
+    if (seals) seal(0, 1);
   } else {
-    pool.Run([&](int thread) { share(thread, pool.size()); });
+    pool.Run([&](int thread) {
+      share(thread, pool.size());
+      if (!seals) return;
+      pool.Barrier(thread);
+      seal(thread, pool.size());
+    });
   }
 }
 

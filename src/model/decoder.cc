@@ -296,8 +296,10 @@ void PackedDecoder::PlaceHeads(int layer) {
 
 void PackedDecoder::RunAttention(int layer) {
   const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
-  Attention(kernels_, pool_, MakeAttentionShape(config_, layer),
-            {.sequences = sequences_, .q = Query(), .out = Context()}, workspace_.attention);
+  AttentionShape shape = MakeAttentionShape(config_, layer);
+  shape.act = options_.act;
+  Attention(kernels_, pool_, shape, {.sequences = sequences_, .q = Query(), .out = Context()},
+            workspace_.attention);
   AddToHidden(layer, "output", weights[Linear::kOutput], weights[Norm::kPostAttention], Context());
 }
 

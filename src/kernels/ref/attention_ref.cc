@@ -6,6 +6,10 @@
 //   l:      32 lanes, position j of each page adds to lane j; joined by the tree at the end
 //   o:      fma over positions in order
 // A page in which a row sees nothing leaves the row's m, l and o as they were.
+// Pages whose products with values are integer (attention_sealed_ref.cc) take p_j = exp2(s_j -
+// top), top the page's largest score, and beta = exp2(top - m) after m has been raised (1 where it
+// was): l_j = fma(p_j, beta, l_j). A weight of few bits relative to the running maximum would lose
+// every page after one with a large score.
 #include "kernels/ref/attention_ref.h"
 
 #include <cmath>
@@ -71,11 +75,12 @@ void Multiply(float factor, float* x, int n) {
   for (int i = 0; i < n; ++i) x[i] = x[i] * factor;
 }
 
-// A row's scores of one page become weights.
-void Softmax(const AttentionTask& task, int row, PageSpan visible, float* p, Lanes& l) {
+// A row's scores of one page become weights. Returns beta.
+float Softmax(const AttentionTask& task, bool relative, int row, PageSpan visible, float* p,
+              Lanes& l) {
   if (visible.begin >= visible.end) {
     for (int j = 0; j < kPageTokens; ++j) p[j] = 0;
-    return;
+    return 0;
   }
   float top = kNothing;
   for (int j = 0; j < kPageTokens; ++j) {
@@ -83,20 +88,26 @@ void Softmax(const AttentionTask& task, int row, PageSpan visible, float* p, Lan
     if (j < visible.begin || j >= visible.end) p[j] = kNothing;
     top = p[j] > top ? p[j] : top;
   }
+  float beta = 1;
   if (top > task.m[row]) {
     const float shrink = Exp2(task.m[row] - top, math_constants::kSoftmaxMin);
     Multiply(shrink, l.value, kPageTokens);
     Multiply(shrink, task.o + static_cast<ptrdiff_t>(row) * task.o_stride, task.head_dim);
     task.m[row] = top;
+  } else if (relative) {
+    beta = Exp2(top - task.m[row], math_constants::kSoftmaxMin);
   }
+  const float shift = relative ? top : task.m[row];
   for (int j = 0; j < kPageTokens; ++j) {
-    p[j] = Exp2(p[j] - task.m[row], math_constants::kSoftmaxMin);
-    l.value[j] = l.value[j] + p[j];
+    p[j] = Exp2(p[j] - shift, math_constants::kSoftmaxMin);
+    l.value[j] = relative ? std::fma(p[j], beta, l.value[j]) : l.value[j] + p[j];
   }
+  return beta;
 }
 
 void Run(const AttentionTask& task) {
   float p[kRowBlock][kPageTokens];
+  float beta[kRowBlock] = {};
   Lanes l[kRowBlock] = {};
   for (int row = 0; row < task.rows; ++row) {
     float* o = task.o + static_cast<ptrdiff_t>(row) * task.o_stride;
@@ -104,11 +115,13 @@ void Run(const AttentionTask& task) {
     task.m[row] = kNothing;
   }
   for (int page = 0; page < task.page_count; ++page) {
-    task.form.score(task, task.form, page, 1, p[0]);
+    const PageForm& form = page < task.sealed_pages ? task.sealed : task.open;
+    form.score(task, form, page, 1, p[0]);
     for (int row = 0; row < task.rows; ++row) {
-      Softmax(task, row, VisibleIn(task, row, page), p[row], l[row]);
+      beta[row] =
+          Softmax(task, form.page_relative, row, VisibleIn(task, row, page), p[row], l[row]);
     }
-    task.form.value(task, task.form, page, {p[0], {0, kPageTokens}});
+    form.value(task, form, page, {p[0], {0, kPageTokens}, beta});
   }
   for (int row = 0; row < task.rows; ++row) task.l[row] = Tree(l[row]);
 }
@@ -134,16 +147,28 @@ void ToHalf(const float* x, int n, uint16_t* to) {
   for (int i = 0; i < n; ++i) to[i] = std::isnan(x[i]) ? 0 : F32ToF16Saturating(x[i]);
 }
 
+AttentionKernels MakeKernels() {
+  AttentionKernels kernels = {
+      .run = Run,
+      .score = {Scores<float>, Scores<uint16_t>},
+      .value = {Values<float>, Values<uint16_t>},
+      .int_score = {},
+      .int_value = {},
+      .unpack = {},
+      .gather = Gather,
+      .combine = Combine,
+      .finish = Finish,
+      .to_half = ToHalf,
+  };
+  AddSealedKernels(kernels);
+  return kernels;
+}
+
 }  // namespace
 
-const AttentionKernels kAttentionKernels = {
-    .run = Run,
-    .score = {Scores<float>, Scores<uint16_t>},
-    .value = {Values<float>, Values<uint16_t>},
-    .gather = Gather,
-    .combine = Combine,
-    .finish = Finish,
-    .to_half = ToHalf,
-};
+const AttentionKernels& ScalarAttentionKernels() {
+  static const AttentionKernels kKernels = MakeKernels();
+  return kKernels;
+}
 
 }  // namespace nibble::ref

@@ -4,6 +4,9 @@
 
 namespace nibble::ref {
 
-extern const AttentionKernels kAttentionKernels;
+const AttentionKernels& ScalarAttentionKernels();
+
+// Adds the kernels of sealed pages.
+void AddSealedKernels(AttentionKernels& kernels);
 
 }  // namespace nibble::ref

@@ -16,6 +16,7 @@ constexpr float kNothing = -math_constants::kInfinity;
 struct Scratch {
   alignas(64) float p[kScorePages][kRowBlock][kPageTokens];  // scores, then weights
   alignas(64) float l[kRowBlock][kPageTokens];               // lanes of the denominator
+  float beta[kRowBlock];                                     // of the page
 };
 
 NIBBLE_INLINE void Multiply(Reg factor, float* x, int n) {  // n a multiple of 16
@@ -41,44 +42,54 @@ NIBBLE_INLINE void MaskOutside(PageSpan visible, Reg* s) {
   }
 }
 
-// Turns a row's scores into weights and adds them to its denominator.
-NIBBLE_INLINE void SoftmaxRow(const AttentionTask& task, int row, PageSpan visible, float* p,
-                              float* l) {
+// Turns a row's scores into weights and adds them to its denominator. Returns beta.
+template <bool kRelative>
+NIBBLE_INLINE float SoftmaxRow(const AttentionTask& task, int row, PageSpan visible, float* p,
+                               float* l) {
   Reg s[kLaneRegs];
   NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) s[i] = Load(p + i * kWidth);
   if (task.cap_log2e != 0) Cap(task.cap_log2e, s);
   if (visible.begin > 0 || visible.end < kPageTokens) MaskOutside(visible, s);
-  Reg top = Max(s[0], Set(kNothing));
-  NIBBLE_UNROLL for (int i = 1; i < kLaneRegs; ++i) top = Max(s[i], top);
+  Reg most = Max(s[0], Set(kNothing));
+  NIBBLE_UNROLL for (int i = 1; i < kLaneRegs; ++i) most = Max(s[i], most);
   float m = task.m[row];
-  if (AnyMore(top, Set(m))) [[unlikely]] {
-    const float raised = TreeMax(top);
-    const Reg shrink = Exp2OfMinus(Set(m - raised), math_constants::kSoftmaxMin);
+  float top = kRelative ? TreeMax(most) : m;
+  float beta = 1;
+  if (AnyMore(most, Set(m))) [[unlikely]] {
+    top = TreeMax(most);
+    const Reg shrink = Exp2OfMinus(Set(m - top), math_constants::kSoftmaxMin);
     Multiply(shrink, l, kPageTokens);
     Multiply(shrink, task.o + static_cast<ptrdiff_t>(row) * task.o_stride, task.o_stride);
-    task.m[row] = m = raised;
+    task.m[row] = m = top;
+  } else if (kRelative) {
+    beta = First(Exp2OfMinus(Set(top - m), math_constants::kSoftmaxMin));
   }
-  const Reg shift = Set(m);
+  const Reg shift = Set(top);
+  const Reg factor = Set(beta);
   NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) {
     const Reg weight = Exp2OfMinus(Sub(s[i], shift), math_constants::kSoftmaxMin);
     Store(p + i * kWidth, weight);
-    Store(l + i * kWidth, Add(Load(l + i * kWidth), weight));
+    const Reg before = Load(l + i * kWidth);
+    Store(l + i * kWidth, kRelative ? Fma(weight, factor, before) : Add(before, weight));
   }
+  return beta;
 }
 
-// All rows' scores of a page become weights. Returns the positions that some row sees.
+// All rows' scores of a page become weights.
+template <bool kRelative>
 NIBBLE_INLINE PageSpan SoftmaxPage(const AttentionTask& task, int page, float (*p)[kPageTokens],
-                                   float (*l)[kPageTokens]) {
+                                   Scratch& scratch) {
   PageSpan seen = {kPageTokens, 0};
   for (int row = 0; row < task.rows; ++row) {
     const PageSpan visible = VisibleIn(task, row, page);
     if (visible.begin >= visible.end) {
       NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) Store(p[row] + i * kWidth, Set(0.0F));
+      scratch.beta[row] = 0;
       continue;
     }
     seen.begin = visible.begin < seen.begin ? visible.begin : seen.begin;
     seen.end = visible.end > seen.end ? visible.end : seen.end;
-    SoftmaxRow(task, row, visible, p[row], l[row]);
+    scratch.beta[row] = SoftmaxRow<kRelative>(task, row, visible, p[row], scratch.l[row]);
   }
   return seen;
 }
@@ -91,8 +102,10 @@ void RunPages(const AttentionTask& task, const PageForm& form, int begin, int en
     count = end - page < most ? end - page : most;
     form.score(task, form, page, count, scratch.p[0][0]);
     for (int i = 0; i < count; ++i) {
-      const PageSpan seen = SoftmaxPage(task, page + i, scratch.p[i], scratch.l);
-      form.value(task, form, page + i, {scratch.p[i][0], seen});
+      const PageSpan seen = form.page_relative
+                                ? SoftmaxPage<true>(task, page + i, scratch.p[i], scratch)
+                                : SoftmaxPage<false>(task, page + i, scratch.p[i], scratch);
+      form.value(task, form, page + i, {scratch.p[i][0], seen, scratch.beta});
     }
   }
 }
@@ -109,7 +122,8 @@ void Run(const AttentionTask& task) {
     for (int i = 0; i < task.o_stride; i += kWidth) Store(o + i, zero);
     task.m[row] = kNothing;
   }
-  RunPages(task, task.form, 0, task.page_count, scratch);
+  RunPages(task, task.sealed, 0, task.sealed_pages, scratch);
+  RunPages(task, task.open, task.sealed_pages, task.page_count, scratch);
   for (int row = 0; row < task.rows; ++row) {
     Reg lanes[kLaneRegs];
     NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) {
@@ -176,8 +190,13 @@ void ToHalf(const float* x, int n, uint16_t* to) {
 extern const AttentionKernels kAttentionKernels;
 const AttentionKernels kAttentionKernels = {
     .run = Run,
-    .score = {FloatScores<float>, FloatScores<uint16_t>},
-    .value = {FloatValues<float>, FloatValues<uint16_t>},
+    .score = {FloatScores<float>, FloatScores<uint16_t>, SealedScores, SealedScores, SealedScores,
+              SealedScores, SealedScores},
+    .value = {FloatValues<float>, FloatValues<uint16_t>, SealedValues, SealedValues, SealedValues,
+              SealedValues, SealedValues},
+    .int_score = {},
+    .int_value = {},
+    .unpack = {},
     .gather = Gather,
     .combine = Combine,
     .finish = Finish,

@@ -99,13 +99,8 @@ NIBBLE_INLINE void ScoreRows(const K* const* k, int count, int head_dim, const f
 }
 
 template <class K, bool kFetch>
-NIBBLE_INLINE void ScoreBlock(const AttentionTask& task, int page, int count, float* s) {
-  const K* k[kScorePages];
-  Ahead ahead[kScorePages];
-  for (int i = 0; i < count; ++i) {
-    k[i] = reinterpret_cast<const K*>(task.pages[page + i]);
-    if constexpr (kFetch) ahead[i] = AheadOf(task, page + i + count - 1, 0);
-  }
+NIBBLE_INLINE void ScoreBlock(const AttentionTask& task, const K* const* k, int count, float* s,
+                              const Ahead* ahead) {
   const int tile = count == 1 ? kPageRows : kTileRows;
   for (int r = 0; r < task.rows; r += tile) {
     const int rows = task.rows - r;
@@ -131,30 +126,74 @@ NIBBLE_INLINE void ScoreBlock(const AttentionTask& task, int page, int count, fl
 template <class K>
 void FloatScores(const AttentionTask& task, const PageForm& /*form*/, int page, int count,
                  float* s) {
+  const K* k[kScorePages];
+  Ahead ahead[kScorePages];
+  for (int i = 0; i < count; ++i) {
+    k[i] = reinterpret_cast<const K*>(task.pages[page + i]);
+    ahead[i] = AheadOf(task, page + i + count - 1, 0);
+  }
   if (task.prefetch) {
-    ScoreBlock<K, true>(task, page, count, s);
+    ScoreBlock<K, true>(task, k, count, s, ahead);
   } else {
-    ScoreBlock<K, false>(task, page, count, s);
+    ScoreBlock<K, false>(task, k, count, s, ahead);
   }
 }
 
+// All lines of a part of a page to come.
+NIBBLE_INLINE void FetchAll(const AttentionTask& task, int page, size_t begin, size_t end) {
+  if (!task.prefetch) return;
+  const Ahead ahead = AheadOf(task, page, 0);
+  for (size_t at = begin; at < end; at += 64) Fetch<true, 64>(ahead, at);
+}
+
+NIBBLE_INLINE float FloatAt(const std::byte* p) {
+  float value = 0;
+  __builtin_memcpy(&value, p, sizeof value);
+  return value;
+}
+
+// Sealed keys, unpacked into the first cache, in float arithmetic.
+void SealedScores(const AttentionTask& task, const PageForm& form, int page, int count, float* s) {
+  alignas(64) float factors[kPageTokens];
+  for (int i = 0; i < count; ++i, s += kRowBlock * kPageTokens) {
+    const std::byte* block = task.pages[page + i];
+    FetchAll(task, page + i, 0, form.v_offset);
+    form.unpack_k(block, FloatAt(block + form.k_float_offset), task.head_dim, task.page_scratch,
+                  factors);
+    const float* k = task.page_scratch;
+    ScoreBlock<float, false>(task, &k, 1, s, nullptr);
+    for (int row = 0; row < task.rows; ++row) {
+      NIBBLE_UNROLL for (int v = 0; v < kLaneRegs; ++v) {
+        float* to = s + row * kPageTokens + v * kWidth;
+        Store(to, Mul(Load(to), Load(factors + v * kWidth)));
+      }
+    }
+  }
+}
+
+// Values [kPageTokens][channels] of a page.
+template <class V>
+struct Rows {
+  const V* v;
+  int channels;
+};
+
 // o[r][c …] += Σ_j p[r][j] v[j][c …] over the positions seen for kRows rows and kRegs registers of
-// channels from channel c on, the last one with the head's remaining channels only if kTail.
+// channels from channel c on, the last one with the remaining channels only if kTail.
 template <class V, int kRows, int kRegs, bool kFetch, bool kTail>
-NIBBLE_INLINE void ValueTile(const AttentionTask& task, const V* v, int c,
+NIBBLE_INLINE void ValueTile(const AttentionTask& task, const Rows<V>& v_rows, int c,
                              const PageWeights& weights, float* o, const Ahead& ahead) {
-  const int head_dim = task.head_dim;
   const int o_stride = task.o_stride;
-  const int tail = head_dim - c;
-  v += c;
+  const int tail = v_rows.channels - c;
+  const V* v = v_rows.v + c;
   o += c;
   Reg acc[kRows][kRegs];
   NIBBLE_UNROLL for (int r = 0; r < kRows; ++r) {
     NIBBLE_UNROLL for (int i = 0; i < kRegs; ++i) acc[r][i] = Load(o + r * o_stride + i * kWidth);
   }
   for (int j = weights.seen.begin; j < weights.seen.end; ++j) {
-    const V* row = v + j * head_dim;
-    Fetch<kFetch, kRegs * kWidth * sizeof(V)>(ahead, (j * head_dim + c) * sizeof(V));
+    const V* row = v + j * v_rows.channels;
+    Fetch<kFetch, kRegs * kWidth * sizeof(V)>(ahead, (j * v_rows.channels + c) * sizeof(V));
     Reg value[kRegs];
     NIBBLE_UNROLL for (int i = 0; i < kRegs; ++i) {
       value[i] = kTail && i == kRegs - 1 ? LoadN(row + i * kWidth, tail) : Load(row + i * kWidth);
@@ -170,9 +209,9 @@ NIBBLE_INLINE void ValueTile(const AttentionTask& task, const V* v, int c,
 }
 
 template <class V, int kRows, bool kFetch>
-NIBBLE_INLINE void ValueRows(const AttentionTask& task, const V* v, const PageWeights& weights,
-                             float* o, const Ahead& ahead) {
-  const int dim = task.head_dim;
+NIBBLE_INLINE void ValueRows(const AttentionTask& task, const Rows<V>& v,
+                             const PageWeights& weights, float* o, const Ahead& ahead) {
+  const int dim = v.channels;
   int c = 0;
   for (; c + kTileRegs * kWidth <= dim; c += kTileRegs * kWidth) {
     ValueTile<V, kRows, kTileRegs, kFetch, false>(task, v, c, weights, o, ahead);
@@ -187,8 +226,8 @@ NIBBLE_INLINE void ValueRows(const AttentionTask& task, const V* v, const PageWe
 }
 
 template <class V, bool kFetch>
-NIBBLE_INLINE void ValueBlock(const AttentionTask& task, const V* v, const PageWeights& weights,
-                              const Ahead& ahead) {
+NIBBLE_INLINE void ValueBlock(const AttentionTask& task, const Rows<V>& v,
+                              const PageWeights& weights, const Ahead& ahead) {
   for (int r = 0; r < task.rows; r += kTileRows) {
     const int rows = task.rows - r;
     const PageWeights own = {weights.p + r * kPageTokens, weights.seen};
@@ -210,12 +249,30 @@ NIBBLE_INLINE void ValueBlock(const AttentionTask& task, const V* v, const PageW
 template <class V>
 void FloatValues(const AttentionTask& task, const PageForm& form, int page,
                  const PageWeights& weights) {
-  const auto* v = reinterpret_cast<const V*>(task.pages[page] + form.v_offset);
+  const Rows<V> v = {reinterpret_cast<const V*>(task.pages[page] + form.v_offset), task.head_dim};
   if (task.prefetch) {
     ValueBlock<V, true>(task, v, weights, AheadOf(task, page, form.v_offset));
   } else {
     ValueBlock<V, false>(task, v, weights, {});
   }
+}
+
+// Sealed values, unpacked into the first cache, in float arithmetic.
+void SealedValues(const AttentionTask& task, const PageForm& form, int page,
+                  const PageWeights& weights) {
+  alignas(64) float factors[kPageTokens];
+  alignas(64) float p[kRowBlock][kPageTokens];
+  const std::byte* base = task.pages[page];
+  FetchAll(task, page, form.v_offset, form.k_float_offset);
+  form.unpack_v(base + form.v_offset, FloatAt(base + form.v_float_offset), task.head_dim,
+                task.page_scratch, factors);
+  for (int row = 0; row < task.rows; ++row) {
+    NIBBLE_UNROLL for (int v = 0; v < kLaneRegs; ++v) {
+      const int at = v * kWidth;
+      Store(p[row] + at, Mul(Load(weights.p + row * kPageTokens + at), Load(factors + at)));
+    }
+  }
+  ValueBlock<float, false>(task, {task.page_scratch, task.o_stride}, {p[0], weights.seen}, {});
 }
 
 }  // namespace

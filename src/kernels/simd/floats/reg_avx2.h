@@ -68,6 +68,7 @@ NIBBLE_INLINE Reg Scale2(Reg p, Reg t) {
   return _mm256_castsi256_ps(
       _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23)));
 }
+NIBBLE_INLINE float First(Reg a) { return _mm256_cvtss_f32(a); }
 NIBBLE_INLINE Reg SwapPairs(Reg a) { return _mm256_permute_ps(a, 0xb1); }
 
 // The tree over the lanes of a register: i and i + 4, then 2, 1.

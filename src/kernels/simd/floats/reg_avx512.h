@@ -61,6 +61,7 @@ NIBBLE_INLINE Reg Scale2(Reg p, Reg t) {
   return _mm512_castsi512_ps(
       _mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
 }
+NIBBLE_INLINE float First(Reg a) { return _mm512_cvtss_f32(a); }
 NIBBLE_INLINE Reg SwapPairs(Reg a) { return _mm512_permute_ps(a, 0xb1); }
 
 // The tree over the lanes of a register: i and i + 8, then 4, 2, 1.

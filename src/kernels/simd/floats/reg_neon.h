@@ -76,6 +76,7 @@ NIBBLE_INLINE Reg Scale2(Reg p, Reg t) {
   return vreinterpretq_f32_u32(
       vaddq_u32(vreinterpretq_u32_f32(p), vshlq_n_u32(vreinterpretq_u32_f32(t), 23)));
 }
+NIBBLE_INLINE float First(Reg a) { return vgetq_lane_f32(a, 0); }
 NIBBLE_INLINE Reg SwapPairs(Reg a) { return vrev64q_f32(a); }
 
 // The tree over the lanes of a register: i and i + 2, then 1.
