@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "kernels/attention.h"
 #include "kernels/attention_naive.h"
 #include "platform/memory.h"
@@ -23,23 +24,32 @@ std::vector<float> Random(size_t n, unsigned seed, float scale) {
 
 // A sequence whose pages lie in reverse order.
 struct Cache {
-  KvLayout layout;
+  KvLayout sealed;
+  KvLayout layout;  // open
   AlignedBuffer arena;
+  AlignedBuffer sealed_arena;
   std::vector<PageId> pages;
 
   Status Create(int positions) {
-    const int count = (positions + kPageTokens - 1) / kPageTokens;
-    NIBBLE_TRY(arena, AlignedBuffer::Allocate(layout.PieceBytes() * static_cast<size_t>(count)));
+    const int count = CeilDiv(positions, kPageTokens);
+    const auto pages_count = static_cast<size_t>(count);
+    NIBBLE_TRY(arena, AlignedBuffer::Allocate(layout.PieceBytes() * pages_count));
+    if (sealed != layout) {
+      NIBBLE_TRY(sealed_arena, AlignedBuffer::Allocate(sealed.PieceBytes() * pages_count));
+    }
     for (int p = count - 1; p >= 0; --p) pages.emplace_back(p);
     return {};
   }
   AttentionSequence Rows(int first, int rows) {
-    const KvTable table = {
-        .arena = arena.data(), .page_bytes = layout.PieceBytes(), .pages = pages};
-    return {.row_begin = 0,
-            .rows = rows,
-            .first = Position{first},
-            .kv = {.table = table, .layout = layout, .sealed = layout}};
+    KvTable table = {.arena = arena.data(), .page_bytes = layout.PieceBytes(), .pages = pages};
+    if (sealed != layout) {
+      table.sealed_arena = sealed_arena.data();
+      table.sealed_page_bytes = sealed.PieceBytes();
+      table.sealed = pages;
+    }
+    const KvView view = {
+        .table = table, .layout = layout, .sealed = sealed, .unit_pages = UnitPages(sealed)};
+    return {.row_begin = 0, .rows = rows, .first = Position{first}, .kv = view};
   }
 };
 
@@ -64,10 +74,11 @@ Result<AttentionExactness> MeasureAt(const KernelTable& kernels, ThreadPool& poo
   const AttentionShape shape = {.heads = o.heads,
                                 .kv_heads = o.kv_heads,
                                 .head_dim = o.head_dim,
-                                .scale = 1 / std::sqrt(static_cast<float>(o.head_dim))};
-  Cache cache{.layout = {.k = o.k, .v = o.v, .kv_heads = o.kv_heads, .head_dim = o.head_dim},
-              .arena = {},
-              .pages = {}};
+                                .scale = 1 / std::sqrt(static_cast<float>(o.head_dim)),
+                                .act = o.act};
+  Cache cache;
+  cache.sealed = {.k = o.k, .v = o.v, .kv_heads = o.kv_heads, .head_dim = o.head_dim};
+  cache.layout = OpenLayout(cache.sealed);
   NIBBLE_RETURN_IF_ERROR(cache.Create(positions));
   Fill(kernels, pool, cache, positions);
 
