@@ -113,7 +113,8 @@ def measure_perplexity(peer, arguments):
 
 def random_model(arguments):
     """The file of a random shape, written unless it is there."""
-    name = f"random-{pathlib.Path(arguments.random).stem}-{arguments.to}.gguf"
+    shape = pathlib.Path(arguments.random).name.removesuffix(".json")
+    name = f"random-{shape}-{arguments.to}.gguf"
     path = ROOT / "build/models" / name
     if not path.exists():
         if not arguments.tokenizer:
@@ -157,8 +158,6 @@ def parse_arguments():
     if (arguments.model is None) == (arguments.random is None):
         parser.error("give a model file, or --random SHAPE")
     arguments.nibble = arguments.nibble.resolve()
-    if arguments.random:
-        arguments.model = random_model(arguments)
     return arguments
 
 
@@ -192,13 +191,15 @@ def print_table(result, arguments):
 def main():
     arguments = parse_arguments()
     try:
+        if arguments.random:
+            arguments.model = random_model(arguments)
         peer = open_peer(arguments)
         note(f"{arguments.model.name}, {peer.name}; {peer.flags}")
         result = {"model": arguments.model.name, "peer": peer.name, "peer_flags": peer.flags,
                   **measure_speed(peer, arguments)}
         if not arguments.no_perplexity:
             result["perplexity"] = measure_perplexity(peer, arguments)
-    except RuntimeError as error:
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
         note(f"compare.py: {error}")
         return 2
     if arguments.json:
