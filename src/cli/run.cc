@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <random>
 
+#include "cli/batch.h"
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/generate.h"
@@ -30,6 +31,8 @@ struct RunFlags {
   bool ignore_eos = false;
   bool stats = false;
   bool has_prompt = false;
+  BatchFlags batch;
+  std::string prefix_cache = "on";
 };
 
 uint64_t RandomSeed() {
@@ -153,8 +156,10 @@ Status Run(const GlobalFlags& flags, RunFlags own) {
   return ChatInTerminal(*session.engine, chat_template, settings);
 }
 
+constexpr const char* kSamplingGroup = "Sampling";
+
 void AddSamplingFlags(CLI::App& command, RunFlags& own) {
-  const std::string group = "Sampling";
+  const std::string group = kSamplingGroup;
   SamplingParams& s = own.sampling;
   s.temperature = 0.8F;
   s.top_k = 40;
@@ -172,6 +177,49 @@ void AddSamplingFlags(CLI::App& command, RunFlags& own) {
   add("--presence-penalty", s.presence_penalty, "Subtracted once from tokens that occurred");
   add("--frequency-penalty", s.frequency_penalty, "Subtracted per occurrence");
   add("--repeat-last-n", s.penalty_last_n, "Tokens the penalties look back; -1: all");
+}
+
+// OpenAI's defaults for lines that say nothing, or, when any is given, those of the flags.
+Status StartBatch(const GlobalFlags& flags, const CLI::App& command, const RunFlags& own) {
+  BatchFlags batch = own.batch;
+  batch.model = own.model;
+  batch.chat_template = own.chat_template;
+  batch.prefix_cache = own.prefix_cache == "on";
+  batch.sampling.temperature = 1;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group() == kSamplingGroup && option->count() > 0) batch.sampling = own.sampling;
+  }
+  if (own.max_tokens >= 0) batch.max_tokens = own.max_tokens;
+  if (own.raw || own.ignore_eos || !own.system.empty() || !own.stop.empty()) {
+    return BadInput("--batch: --raw, --system, --stop and --ignore-eos belong into the lines");
+  }
+  return RunBatch(flags, batch);
+}
+
+void AddBatchFlags(CLI::App& command, RunFlags& own) {
+  const std::string group = "Many at once";
+  command.add_option("--batch", own.batch.in, "File of requests in OpenAI's batch format")
+      ->type_name("IN.jsonl")
+      ->excludes("--prompt", "--file", "--ids")
+      ->group(group);
+  command.add_option("-o,--output", own.batch.out, "Where their responses go, in the same order")
+      ->type_name("OUT.jsonl")
+      ->needs("--batch")
+      ->group(group);
+  command.add_option("--max-seqs", own.batch.max_sequences, "Most sequences at the same time")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--max-step-ms", own.batch.max_step_ms,
+                  "Most milliseconds of one step; default: no limit")
+      ->check(CLI::Range(0.0, 3.6e6))
+      ->group(group);
+  command
+      .add_option("--prefix-cache", own.prefix_cache, "Compute what prompts have in common once")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str()
+      ->group(group);
 }
 
 }  // namespace
@@ -203,16 +251,22 @@ void AddRunCommand(const CommandContext& context) {
   command->add_flag("--ignore-eos", own->ignore_eos, "Go on behind end-of-text tokens");
   command->add_flag("--stats", own->stats, "Speed and bytes per token, on standard error");
   AddSamplingFlags(*command, *own);
+  AddBatchFlags(*command, *own);
   command->footer(
       "Without a prompt on a terminal: a chat (/help lists its commands).\n"
       "Examples:\n"
       "  nibble run smollm2-135m -p \"Why is the sky blue?\"\n"
       "  nibble run shakespeare -p \"ROMEO:\" -n 200 --seed 1\n"
-      "  nibble run model.gguf --raw -f text.txt -n 64 --temp 0 --json\n");
+      "  nibble run model.gguf --raw -f text.txt -n 64 --temp 0 --json\n"
+      "  nibble run model.gguf --batch requests.jsonl -o responses.jsonl\n");
   const GlobalFlags& flags = context.flags;
   std::function<Status()>& action = context.action;
-  command->callback([own, prompt, &flags, &action] {
+  command->callback([own, prompt, command, &flags, &action] {
     own->has_prompt = prompt->count() > 0;
+    if (!own->batch.in.empty()) {
+      action = [own, command, &flags] { return StartBatch(flags, *command, *own); };
+      return;
+    }
     action = [own, &flags] { return Run(flags, *own); };
   });
 }

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "cli/globals.h"
+#include "engine/request.h"
+
+namespace nibble::cli {
+
+struct BatchFlags {
+  std::string model;
+  std::string in;
+  std::string out;
+  std::string chat_template;
+  int max_sequences = 16;
+  double max_step_ms = 0;  // 0: no limit; nobody waits for a single token
+  bool prefix_cache = true;
+  SamplingParams sampling;  // for lines that say nothing: OpenAI's defaults, or the flags'
+  std::optional<int> max_tokens;
+};
+
+// `run --batch`: the requests of a file in OpenAI's batch format, any number at a time, to a file
+// of responses in the same order. The same input, model and flags give the same bytes, whatever
+// max_sequences is; a run that was killed goes on where it was (cli/batch_journal.h). A line that
+// is wrong gets a response that says so.
+Status RunBatch(const GlobalFlags& flags, const BatchFlags& own);
+
+}  // namespace nibble::cli
