@@ -12,11 +12,17 @@ namespace {
 
 constexpr float kNothing = -math_constants::kInfinity;
 
-// What a page leaves behind for the next, beside the task's o and m.
+constexpr int kRowLanes = kRowBlock > kWidth ? kRowBlock : kWidth;
+
+// What a page leaves behind for the next, beside the task's o.
 struct Scratch {
   alignas(64) float p[kScorePages][kRowBlock][kPageTokens];  // scores, then weights
   alignas(64) float l[kRowBlock][kPageTokens];               // lanes of the denominator
-  float beta[kRowBlock];                                     // of the page
+  // By row, of the page; the last lanes are there for a register.
+  alignas(64) float top[kRowLanes];
+  alignas(64) float m[kRowLanes];
+  alignas(64) float beta[kRowLanes];
+  bool sees[kRowBlock];
 };
 
 NIBBLE_INLINE void Multiply(Reg factor, float* x, int n) {  // n a multiple of 16
@@ -42,54 +48,114 @@ NIBBLE_INLINE void MaskOutside(PageSpan visible, Reg* s) {
   }
 }
 
-// Turns a row's scores into weights and adds them to its denominator. Returns beta.
-template <bool kRelative>
-NIBBLE_INLINE float SoftmaxRow(const AttentionTask& task, int row, PageSpan visible, float* p,
-                               float* l) {
-  Reg s[kLaneRegs];
+NIBBLE_INLINE Reg MaskedScores(const AttentionTask& task, PageSpan visible, const float* p,
+                               Reg* s) {
   NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) s[i] = Load(p + i * kWidth);
   if (task.cap_log2e != 0) Cap(task.cap_log2e, s);
   if (visible.begin > 0 || visible.end < kPageTokens) MaskOutside(visible, s);
   Reg most = Max(s[0], Set(kNothing));
   NIBBLE_UNROLL for (int i = 1; i < kLaneRegs; ++i) most = Max(s[i], most);
-  float m = task.m[row];
-  float top = kRelative ? TreeMax(most) : m;
-  float beta = 1;
+  return most;
+}
+
+NIBBLE_INLINE void Shrink(const AttentionTask& task, int row, float factor, float* l) {
+  const Reg shrink = Set(factor);
+  Multiply(shrink, l, kPageTokens);
+  Multiply(shrink, task.o + static_cast<ptrdiff_t>(row) * task.o_stride, task.o_stride);
+}
+
+// Turns a row's scores into weights relative to m and adds them to its denominator.
+NIBBLE_INLINE void SoftmaxRow(const AttentionTask& task, int row, PageSpan visible, float* p,
+                              Scratch& scratch) {
+  float* l = scratch.l[row];
+  Reg s[kLaneRegs];
+  const Reg most = MaskedScores(task, visible, p, s);
+  float m = scratch.m[row];
   if (AnyMore(most, Set(m))) [[unlikely]] {
-    top = TreeMax(most);
-    const Reg shrink = Exp2OfMinus(Set(m - top), math_constants::kSoftmaxMin);
-    Multiply(shrink, l, kPageTokens);
-    Multiply(shrink, task.o + static_cast<ptrdiff_t>(row) * task.o_stride, task.o_stride);
-    task.m[row] = m = top;
-  } else if (kRelative) {
-    beta = First(Exp2OfMinus(Set(top - m), math_constants::kSoftmaxMin));
+    const float top = TreeMax(most);
+    Shrink(task, row, First(Exp2OfMinus(Set(m - top), math_constants::kSoftmaxMin)), l);
+    scratch.m[row] = m = top;
   }
-  const Reg shift = Set(top);
-  const Reg factor = Set(beta);
+  const Reg shift = Set(m);
   NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) {
     const Reg weight = Exp2OfMinus(Sub(s[i], shift), math_constants::kSoftmaxMin);
     Store(p + i * kWidth, weight);
-    const Reg before = Load(l + i * kWidth);
-    Store(l + i * kWidth, kRelative ? Fma(weight, factor, before) : Add(before, weight));
+    Store(l + i * kWidth, Add(Load(l + i * kWidth), weight));
   }
-  return beta;
 }
 
-// All rows' scores of a page become weights.
-template <bool kRelative>
+// Positions that a row sees join those that some row sees.
+NIBBLE_INLINE bool Join(PageSpan visible, PageSpan& seen) {
+  if (visible.begin >= visible.end) return false;
+  seen.begin = visible.begin < seen.begin ? visible.begin : seen.begin;
+  seen.end = visible.end > seen.end ? visible.end : seen.end;
+  return true;
+}
+
+// All rows' scores of a page become weights relative to m.
 NIBBLE_INLINE PageSpan SoftmaxPage(const AttentionTask& task, int page, float (*p)[kPageTokens],
                                    Scratch& scratch) {
   PageSpan seen = {kPageTokens, 0};
   for (int row = 0; row < task.rows; ++row) {
     const PageSpan visible = VisibleIn(task, row, page);
-    if (visible.begin >= visible.end) {
+    if (Join(visible, seen)) {
+      SoftmaxRow(task, row, visible, p[row], scratch);
+    } else {
+      NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) Store(p[row] + i * kWidth, Set(0.0F));
+    }
+  }
+  return seen;
+}
+
+// The same relative to each row's largest score in the page. m, and what it shrinks by and beta are
+// computed for all rows at once.
+NIBBLE_INLINE PageSpan RelativePage(const AttentionTask& task, int page, float (*p)[kPageTokens],
+                                    Scratch& scratch) {
+  PageSpan seen = {kPageTokens, 0};
+  for (int row = 0; row < task.rows; ++row) {
+    const PageSpan visible = VisibleIn(task, row, page);
+    Reg s[kLaneRegs];
+    NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) s[i] = Set(kNothing);
+    float top = kNothing;
+    if (Join(visible, seen)) top = TreeMax(MaskedScores(task, visible, p[row], s));
+    scratch.top[row] = top;
+    scratch.sees[row] = visible.begin < visible.end;
+    NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) Store(p[row] + i * kWidth, s[i]);
+  }
+  alignas(64) float shrink[kRowLanes];
+  bool raises = false;
+  for (int row = 0; row < kRowBlock; row += kWidth) {
+    const Reg top = Load(scratch.top + row);
+    const Reg m = Load(scratch.m + row);
+    const Mask more = Less(m, top);
+    const Reg raised = Select(more, top, m);
+    raises = raises || AnyMore(top, m);
+    Store(shrink + row, Exp2OfMinus(Sub(m, raised), math_constants::kSoftmaxMin));
+    const Reg beta = Exp2OfMinus(Sub(top, m), math_constants::kSoftmaxMin);
+    Store(scratch.beta + row, Select(more, Set(1.0F), beta));
+  }
+  if (raises) [[unlikely]] {
+    for (int row = 0; row < task.rows; ++row) {
+      if (scratch.top[row] <= scratch.m[row] || !scratch.sees[row]) continue;
+      Shrink(task, row, shrink[row], scratch.l[row]);
+      scratch.m[row] = scratch.top[row];
+    }
+  }
+  for (int row = 0; row < task.rows; ++row) {
+    if (!scratch.sees[row]) {
       NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) Store(p[row] + i * kWidth, Set(0.0F));
       scratch.beta[row] = 0;
       continue;
     }
-    seen.begin = visible.begin < seen.begin ? visible.begin : seen.begin;
-    seen.end = visible.end > seen.end ? visible.end : seen.end;
-    scratch.beta[row] = SoftmaxRow<kRelative>(task, row, visible, p[row], scratch.l[row]);
+    const Reg shift = Set(scratch.top[row]);
+    const Reg factor = Set(scratch.beta[row]);
+    NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) {
+      float* to = p[row] + i * kWidth;
+      float* l = scratch.l[row] + i * kWidth;
+      const Reg weight = Exp2OfMinus(Sub(Load(to), shift), math_constants::kSoftmaxMin);
+      Store(to, weight);
+      Store(l, Fma(weight, factor, Load(l)));
+    }
   }
   return seen;
 }
@@ -102,9 +168,8 @@ void RunPages(const AttentionTask& task, const PageForm& form, int begin, int en
     count = end - page < most ? end - page : most;
     form.score(task, form, page, count, scratch.p[0][0]);
     for (int i = 0; i < count; ++i) {
-      const PageSpan seen = form.page_relative
-                                ? SoftmaxPage<true>(task, page + i, scratch.p[i], scratch)
-                                : SoftmaxPage<false>(task, page + i, scratch.p[i], scratch);
+      const PageSpan seen = form.page_relative ? RelativePage(task, page + i, scratch.p[i], scratch)
+                                               : SoftmaxPage(task, page + i, scratch.p[i], scratch);
       form.value(task, form, page + i, {scratch.p[i][0], seen, scratch.beta});
     }
   }
@@ -120,7 +185,10 @@ void Run(const AttentionTask& task) {
     }
     float* o = task.o + static_cast<ptrdiff_t>(row) * task.o_stride;
     for (int i = 0; i < task.o_stride; i += kWidth) Store(o + i, zero);
-    task.m[row] = kNothing;
+  }
+  for (int row = 0; row < kRowLanes; row += kWidth) {
+    Store(scratch.m + row, Set(kNothing));
+    Store(scratch.top + row, Set(kNothing));
   }
   RunPages(task, task.sealed, 0, task.sealed_pages, scratch);
   RunPages(task, task.open, task.sealed_pages, task.page_count, scratch);
@@ -133,6 +201,7 @@ void Run(const AttentionTask& task) {
       NIBBLE_UNROLL for (int i = 0; i < half; ++i) lanes[i] = Add(lanes[i], lanes[i + half]);
     }
     task.l[row] = TreeSum(lanes[0]);
+    task.m[row] = scratch.m[row];
   }
 }
 
