@@ -1,7 +1,6 @@
 #include "kernels/matmul.h"
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "base/check.h"
@@ -10,6 +9,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_kernels.h"
 #include "kernels/panel_layout.h"
+#include "kernels/work_shares.h"
 #include "platform/cpu.h"
 #include "platform/thread_pool.h"
 
@@ -73,9 +73,9 @@ void RunUnit(const std::vector<WorkItem>& items, int unit) {
 
 // Zen's own prefetcher follows the one stream of the weights: it wants a few requests that lead it
 // where multiplies are few, and fewer for each line than Intel's where they are more. Measured on
-// Zen 4, two threads, as a share of the read bandwidth (sparse, once, twice): Q4_1 with 1 token 1.0,
-// 0.91, 0.96; Q6_K with 1 token 0.85, 0.87, 0.93; Q8_0 with 4 tokens 0.57, 0.72, 0.62; Q6_K with 8
-// tokens 0.41, 0.67, 0.83.
+// Zen 4, two threads, as a share of the read bandwidth (sparse, once, twice): Q4_1 with 1
+// token 1.0, 0.91, 0.96; Q6_K with 1 token 0.85, 0.87, 0.93; Q8_0 with 4 tokens 0.57, 0.72, 0.62;
+// Q6_K with 8 tokens 0.41, 0.67, 0.83.
 Prefetch PrefetchFor(const PanelLayout& layout, int tokens) {
   static const bool kAmd = CpuVendorIsAmd();
   const bool light = layout.planes != CodePlanes::kNibbleCrumb;
@@ -141,10 +141,9 @@ void Matmul(const KernelTable& kernels, ThreadPool& pool, Act act, const Activat
     for (int unit = 0; unit < units; ++unit) RunUnit(items, unit);
     return;
   }
-  std::atomic<int> next{0};
-  pool.Run([&](int) {
-    for (int unit = next.fetch_add(1, std::memory_order_relaxed); unit < units;
-         unit = next.fetch_add(1, std::memory_order_relaxed)) {
+  WorkShares shares(units, pool.size());
+  pool.Run([&](int thread) {
+    for (int unit = shares.Take(thread); unit >= 0; unit = shares.Take(thread)) {
       RunUnit(items, unit);
     }
   });
