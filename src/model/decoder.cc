@@ -63,6 +63,8 @@ class PackedDecoder final : public Decoder {
   void FillRopes();
   void Embed(std::span<const TokenId> tokens);
   void RunLayer(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch);
+  // Drops all other rows of queries and hidden states, if each sequence keeps consecutive ones.
+  void KeepRows(std::span<const int> rows);
   void RunQkv(int layer);
   void PlaceHeads(int layer);  // norms and rotations of queries and keys
   void RunAttention(int layer);
@@ -106,6 +108,7 @@ class PackedDecoder final : public Decoder {
   std::vector<Position> positions_;  // [rows]
   std::vector<LayerPlace> places_;   // [layers]
   std::vector<AttentionSequence> sequences_;
+  bool kept_rows_ = false;                    // only the rows with logits are left
   const PackedNorm* pending_norm_ = nullptr;  // of Normed, which is not yet in the residual stream
 };
 
@@ -161,6 +164,10 @@ void PackedDecoder::Begin(const RaggedBatch& batch, std::span<const KvGroup> gro
                           .kv = {}});
   }
   NIBBLE_CHECK(next == rows_);
+  for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
+    const int row = batch.logit_rows[i];
+    NIBBLE_CHECK(row > (i == 0 ? -1 : batch.logit_rows[i - 1]) && row < rows_);
+  }
   for (size_t g = 0; g < groups.size(); ++g) {
     for (size_t slot = 0; slot < groups[g].layers.size(); ++slot) {
       places_[static_cast<size_t>(groups[g].layers[slot])] = {.group = static_cast<int>(g),
@@ -326,13 +333,45 @@ void PackedDecoder::RunFfn(int layer) {
   });
 }
 
+void PackedDecoder::KeepRows(std::span<const int> rows) {
+  std::vector<AttentionSequence> kept;
+  kept.reserve(sequences_.size());
+  size_t next = 0;
+  for (const AttentionSequence& sequence : sequences_) {
+    const size_t begin = next;
+    while (next < rows.size() && rows[next] < sequence.row_begin + sequence.rows) ++next;
+    if (begin == next) continue;
+    const int count = static_cast<int>(next - begin);
+    const int skipped = rows[begin] - sequence.row_begin;
+    // A sequence's rows are consecutive positions.
+    if (rows[next - 1] - rows[begin] + 1 != count) return;
+    kept.push_back({.row_begin = static_cast<int>(begin),
+                    .rows = count,
+                    .first = sequence.first + skipped,
+                    .kv = sequence.kv});
+  }
+  const auto move_rows = [&](View x) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::copy_n(x.row(rows[i]), x.cols, x.row(static_cast<int>(i)));
+    }
+  };
+  move_rows(Query());
+  move_rows(Hidden());
+  sequences_ = std::move(kept);
+  rows_ = static_cast<int>(rows.size());
+  kept_rows_ = true;
+}
+
 void PackedDecoder::RunLayer(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch) {
   RunQkv(layer);
   PlaceSequences(layer, groups, batch);
   WriteKv(kernels_, pool_, sequences_, Key(), Value());
-  // A chunk in the middle of a prompt needs no more than the last layer's keys and values.
-  const bool last = layer + 1 == static_cast<int>(config_.layers.size());
-  if (last && batch.logit_rows.empty()) return;
+  // After the last layer's keys and values only rows whose logits are wanted go on: of a chunk in
+  // the middle of a prompt none, of its end one.
+  if (layer + 1 == static_cast<int>(config_.layers.size())) {
+    if (batch.logit_rows.empty()) return;
+    KeepRows(batch.logit_rows);
+  }
   RunAttention(layer);
   RunFfn(layer);
 }
@@ -343,15 +382,12 @@ void PackedDecoder::Head(std::span<const int> rows, LogitsSink& sink) {
   for (size_t first = 0; first < rows.size(); first += block) {
     const auto count = static_cast<int>(std::min(block, rows.size() - first));
     const View input = DenseView(workspace_.head, count, config_.width);
-    for (size_t i = first; i < first + static_cast<size_t>(count); ++i) {
-      // Ascending: HiddenRow changes a row, which must happen once.
-      NIBBLE_CHECK(rows[i] > (i == 0 ? -1 : rows[i - 1]) && rows[i] < rows_);
-    }
     const View logits = DenseView(workspace_.logits, count, config_.vocabulary);
     const std::array tasks = {
         MatmulTask{.weights = &head, .y = logits, .bias = weights_.output.bias}};
     Prepare(-1, "head", input, tasks, [&](int i) {
-      const int row = rows[first + static_cast<size_t>(i)];
+      const auto index = static_cast<int>(first) + i;
+      const int row = kept_rows_ ? index : rows[static_cast<size_t>(index)];
       NormRow(weights_.output_norm, HiddenRow(row), config_.width, input.row(i));
     });
     Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
@@ -364,6 +400,7 @@ void PackedDecoder::Forward(const RaggedBatch& batch, std::span<const KvGroup> g
                             LogitsSink& sink) {
   Begin(batch, groups);
   pending_norm_ = nullptr;
+  kept_rows_ = false;
   FillRopes();
   Embed(batch.tokens);
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
