@@ -100,7 +100,7 @@ struct AttentionKernels {
   ValuePage value[kKvFormatCount];
   ScorePages int_score[kKvFormatCount];
   ValuePage int_value[kKvFormatCount];
-  UnpackBlock unpack[kKvFormatCount][2];  // by side; sealed formats
+  UnpackBlock unpack[kKvFormatCount][2];  // by side; integer formats
   // q[d][r] = rows[r][d] · scale for kRowBlock rows.
   void (*gather)(const float* const* rows, float scale, int head_dim, float* q);
   // acc = acc · a + x · b

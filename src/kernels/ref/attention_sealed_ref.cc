@@ -1,5 +1,6 @@
 // The scalar truth of attention over sealed pages. c_jd is a code or level, f_j the factor of its
-// token (format/kv_codec.h), both exact. Order, the same on every instruction set:
+// token (format/kv_codec.h), both exact; for fp8 c is the code times 2^-8, f the page float times
+// 2^8. Order, the same on every instruction set:
 //   float products    score s_j = (fma over channels of c_jd q_d, from 0) · f_j
 //                     o: weight w_j = p_j · f_j, fma over positions of c_jc w_j
 //   integer products  score s_j = float(Σ_d c_jd q8_d) · (f_j · q_scale), the sum exact
@@ -48,8 +49,8 @@ FloatBlock ReadFloats(KvSide side, const std::byte* block, float page_float, int
   FloatBlock out;
   out.code.resize(static_cast<size_t>(kPageTokens * dim));
   if constexpr (kFormat == KvFormat::kFp8) {
-    DecodeKv(kFormat, side, block, 1, dim, out.code.data());
-    for (float& factor : out.factor) factor = page_float;
+    DecodeKv(kFormat, side, block, 0x1p-8F, dim, out.code.data());
+    for (float& factor : out.factor) factor = page_float * 256;
   } else {
     std::vector<int> codes(out.code.size());
     DecodeKvCodes(kFormat, side, block, page_float, dim, codes.data(), out.factor);

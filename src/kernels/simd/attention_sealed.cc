@@ -304,40 +304,6 @@ void UnpackValues(const std::byte* block, float page_float, int head_dim, float*
   StoreFactors<Codes>(block, page_float, dim16, factors);
 }
 
-// E4M3: exponent and mantissa moved to a float's place, the bias made up for; subnormal codes come
-// out as (1 + m / 8) 2^-7 and should be m 2^-9.
-NIBBLE_INLINE F32x16 Fp8ToFloat(I32x16 code) {
-  const I32x16 magnitude = AndI(code, SplatI(0x7f));
-  const I32x16 sign = ShiftLeftI(AndI(code, SplatI(0x80)), 24);
-  const I32x16 normal = AddI(ShiftLeftI(magnitude, 20), SplatI(120 << 23));
-  const F32x16 subnormal = Fma(BitsF(normal), SplatF(2), SplatF(-0x1p-6F));
-  const I32x16 exponent = AndI(code, SplatI(0x78));
-  return BitsF(OrI(SelectEqual(exponent, ZeroI(), AsBits(subnormal), normal), sign));
-}
-
-void Fp8Keys(const std::byte* block, float page_float, int head_dim, float* x, float* factors) {
-  for (int i = 0; i < head_dim * kPageTokens; i += 16) {
-    StoreF(x + i, Fp8ToFloat(WidenU8(Bytes(block) + i)));
-  }
-  for (int j = 0; j < kPageTokens; ++j) factors[j] = page_float;
-}
-
-void Fp8Values(const std::byte* block, float page_float, int head_dim, float* x, float* factors) {
-  const int dim16 = Dim16(head_dim);
-  for (int j = 0; j < kPageTokens; ++j) {
-    const uint8_t* row = Bytes(block) + j * head_dim;
-    float* to = x + static_cast<ptrdiff_t>(j) * dim16;
-    int c = 0;
-    for (; c + 16 <= head_dim; c += 16) StoreF(to + c, Fp8ToFloat(WidenU8(row + c)));
-    if (c < head_dim) {
-      uint8_t tail[16] = {};
-      for (int i = 0; c + i < head_dim; ++i) tail[i] = row[c + i];
-      StoreF(to + c, Fp8ToFloat(WidenU8(tail)));
-    }
-    factors[j] = page_float;
-  }
-}
-
 template <class Codes>
 NIBBLE_INLINE void Add(AttentionKernels& kernels, KvFormat format) {
   const auto index = static_cast<int>(format);
@@ -354,8 +320,6 @@ void AddSealedKernels(AttentionKernels& kernels) {
   Add<Int4Codes>(kernels, KvFormat::kInt4);
   Add<Kivi4Codes>(kernels, KvFormat::kKivi4);
   Add<Kivi2Codes>(kernels, KvFormat::kKivi2);
-  kernels.unpack[static_cast<int>(KvFormat::kFp8)][0] = Fp8Keys;
-  kernels.unpack[static_cast<int>(KvFormat::kFp8)][1] = Fp8Values;
 }
 
 }  // namespace nibble::NIBBLE_ISA_NS

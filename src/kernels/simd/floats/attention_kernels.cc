@@ -259,9 +259,9 @@ void ToHalf(const float* x, int n, uint16_t* to) {
 extern const AttentionKernels kAttentionKernels;
 const AttentionKernels kAttentionKernels = {
     .run = Run,
-    .score = {FloatScores<float>, FloatScores<uint16_t>, SealedScores, SealedScores, SealedScores,
+    .score = {FloatScores<float>, FloatScores<uint16_t>, Fp8Scores, SealedScores, SealedScores,
               SealedScores, SealedScores},
-    .value = {FloatValues<float>, FloatValues<uint16_t>, SealedValues, SealedValues, SealedValues,
+    .value = {FloatValues<float>, FloatValues<uint16_t>, Fp8Values, SealedValues, SealedValues,
               SealedValues, SealedValues},
     .int_score = {},
     .int_value = {},

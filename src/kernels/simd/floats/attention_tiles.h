@@ -152,6 +152,19 @@ NIBBLE_INLINE float FloatAt(const std::byte* p) {
   return value;
 }
 
+// What the float of a page of E4M3 codes is multiplied by: they are read as code · 2^-8.
+constexpr float kFp8Unit = 256;
+
+void Fp8Scores(const AttentionTask& task, const PageForm& form, int page, int count, float* s) {
+  FloatScores<Fp8>(task, form, page, count, s);
+  for (int i = 0; i < count; ++i, s += kRowBlock * kPageTokens) {
+    const Reg factor = Set(FloatAt(task.pages[page + i] + form.k_float_offset) * kFp8Unit);
+    for (int at = 0; at < task.rows * kPageTokens; at += kWidth) {
+      Store(s + at, Mul(Load(s + at), factor));
+    }
+  }
+}
+
 // Sealed keys, unpacked into the first cache, in float arithmetic.
 void SealedScores(const AttentionTask& task, const PageForm& form, int page, int count, float* s) {
   alignas(64) float factors[kPageTokens];
@@ -255,6 +268,16 @@ void FloatValues(const AttentionTask& task, const PageForm& form, int page,
   } else {
     ValueBlock<V, false>(task, v, weights, {});
   }
+}
+
+void Fp8Values(const AttentionTask& task, const PageForm& form, int page,
+               const PageWeights& weights) {
+  alignas(64) float p[kRowBlock][kPageTokens];
+  const Reg factor = Set(FloatAt(task.pages[page] + form.v_float_offset) * kFp8Unit);
+  for (int at = 0; at < task.rows * kPageTokens; at += kWidth) {
+    Store(p[0] + at, Mul(Load(weights.p + at), factor));
+  }
+  FloatValues<Fp8>(task, form, page, {p[0], weights.seen});
 }
 
 // Sealed values, unpacked into the first cache, in float arithmetic.

@@ -10,6 +10,18 @@
 #define NIBBLE_INLINE [[gnu::always_inline]] static inline
 #define NIBBLE_UNROLL _Pragma("GCC unroll 16")
 
+#include <cstdint>
+
+namespace nibble::NIBBLE_ISA_NS {
+namespace {
+
+struct Fp8 {  // E4M3
+  uint8_t bits;
+};
+
+}  // namespace
+}  // namespace nibble::NIBBLE_ISA_NS
+
 #if defined(__AVX512F__)
 #include "kernels/simd/floats/reg_avx512.h"
 #elif defined(__AVX2__)

@@ -34,6 +34,21 @@ NIBBLE_INLINE Reg LoadN(const uint16_t* p, int n) {
   for (int i = 0; i < n; ++i) copy[i] = p[i];
   return Load(copy);
 }
+// E4M3 · 2^-8 by way of f16, whose exponent has one bit and a bias of 8 more.
+NIBBLE_INLINE Reg Load(const Fp8* p) {
+  uint32_t four = 0;
+  __builtin_memcpy(&four, p, sizeof four);
+  const uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(four)));
+  const uint16x4_t codes = vshl_n_u16(vget_low_u16(wide), 8);
+  const uint16x4_t magnitude = vand_u16(vshr_n_u16(codes, 1), vdup_n_u16(0x3f80));
+  const uint16x4_t sign = vand_u16(codes, vdup_n_u16(0x8000));
+  return vcvt_f32_f16(vreinterpret_f16_u16(vorr_u16(magnitude, sign)));
+}
+NIBBLE_INLINE Reg LoadN(const Fp8* p, int n) {
+  Fp8 copy[4] = {};
+  for (int i = 0; i < n; ++i) copy[i] = p[i];
+  return Load(copy);
+}
 NIBBLE_INLINE void Store(float* p, Reg v) { vst1q_f32(p, v); }
 NIBBLE_INLINE void StoreN(float* p, Reg v, int n) {
   float copy[4];
