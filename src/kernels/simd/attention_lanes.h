@@ -30,6 +30,9 @@ NIBBLE_INLINE I32x16 DotWeights(I32x16 acc, int32_t p, U8x64 v) {
   return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
 #endif
 }
+#if defined(NIBBLE_DOT_MADDUBS)
+NIBBLE_INLINE I32x16 MaddU8I8(U8x64 a, U8x64 b) { return {_mm512_maddubs_epi16(a.v, b.v)}; }
+#endif
 // Rows and vectors of 16 lanes of a tile.
 constexpr int kSealedRows = 8;
 constexpr int kSealedVectors = 2;
@@ -63,6 +66,11 @@ NIBBLE_INLINE I32x16 DotWeights(I32x16 acc, int32_t p, U8x64 v) {
   const __m256i weights = _mm256_set1_epi32(p);
   return {DotWeights256(acc.a, weights, v.a), DotWeights256(acc.b, weights, v.b)};
 }
+#if defined(NIBBLE_DOT_MADDUBS)
+NIBBLE_INLINE I32x16 MaddU8I8(U8x64 x, U8x64 y) {
+  return {_mm256_maddubs_epi16(x.a, y.a), _mm256_maddubs_epi16(x.b, y.b)};
+}
+#endif
 constexpr int kSealedRows = 4;
 constexpr int kSealedVectors = 1;
 
@@ -88,6 +96,18 @@ NIBBLE_INLINE void StoreBytes(uint8_t* p, I32x16 x) {
 NIBBLE_INLINE I32x16 DotWeights(I32x16 acc, int32_t p, U8x64 v) { return DotI8I8(acc, v, p); }
 constexpr int kSealedRows = 4;
 constexpr int kSealedVectors = 1;
+#endif
+
+// The same for values within ±8 over all 32 tokens of a page: without a four-byte dot, sums of
+// eight pairs stay in 16 bits (8 · 2 · 127 · 8 = 16,256) and are widened once.
+#if defined(NIBBLE_DOT_MADDUBS)
+NIBBLE_INLINE I32x16 DotSmall(I32x16 acc, int32_t p, U8x64 v) {
+  return Add16(acc, MaddU8I8(AsU8(SplatI(p)), v));
+}
+NIBBLE_INLINE I32x16 WidenSmall(I32x16 acc) { return WidenPairs(acc); }
+#else
+NIBBLE_INLINE I32x16 DotSmall(I32x16 acc, int32_t p, U8x64 v) { return DotWeights(acc, p, v); }
+NIBBLE_INLINE I32x16 WidenSmall(I32x16 acc) { return acc; }
 #endif
 
 NIBBLE_INLINE U8x64 SplatBytes(uint32_t four) { return AsU8(SplatI(static_cast<int32_t>(four))); }

@@ -187,7 +187,8 @@ NIBBLE_INLINE void ValueTile(const AttentionTask& task, const uint8_t* block, in
       NIBBLE_UNROLL for (int r = 0; r < kRows; ++r) {
         const int32_t weights = WordAt(codes.p[row + r] + quad * 4);
         NIBBLE_UNROLL for (int v = 0; v < kVectors; ++v) {
-          sums[r][v] = DotWeights(sums[r][v], weights, value[v]);
+          sums[r][v] = Codes::kSmallValues ? DotSmall(sums[r][v], weights, value[v])
+                                           : DotWeights(sums[r][v], weights, value[v]);
         }
       }
     }
@@ -195,7 +196,8 @@ NIBBLE_INLINE void ValueTile(const AttentionTask& task, const uint8_t* block, in
   NIBBLE_UNROLL for (int r = 0; r < kRows; ++r) {
     float* o = task.o + static_cast<ptrdiff_t>(row + r) * task.o_stride + c;
     NIBBLE_UNROLL for (int v = 0; v < kVectors; ++v) {
-      StoreF(o + v * 16, Fma(ToFloat(sums[r][v]), SplatF(unit[row + r]), LoadF(o + v * 16)));
+      const I32x16 sum = Codes::kSmallValues ? WidenSmall(sums[r][v]) : sums[r][v];
+      StoreF(o + v * 16, Fma(ToFloat(sum), SplatF(unit[row + r]), LoadF(o + v * 16)));
     }
   }
 }

@@ -23,6 +23,7 @@ struct Int8Codes {
   static constexpr int kMaxCode = 255;
   static constexpr int kLog2Zero = 7;
   static constexpr bool kPerToken = true;
+  static constexpr bool kSmallValues = false;  // within ±8
   NIBBLE_INLINE U8x64 Key(U8x64 raw, int, const uint8_t*) { return raw; }
   NIBBLE_INLINE U8x64 Value(U8x64 raw, int, const uint8_t*) { return raw; }
 };
@@ -32,6 +33,7 @@ struct Int4Codes {
   static constexpr int kMaxCode = 15;
   static constexpr int kLog2Zero = 3;
   static constexpr bool kPerToken = true;
+  static constexpr bool kSmallValues = true;
   NIBBLE_INLINE U8x64 Key(U8x64 raw, int s, const uint8_t*) {
     return And(s == 0 ? raw : ShiftRight(raw, 4), 15);
   }
@@ -46,6 +48,7 @@ struct Kivi2Codes {
   static constexpr int kMaxCode = 255;
   static constexpr int kLog2Zero = 7;
   static constexpr bool kPerToken = false;
+  static constexpr bool kSmallValues = false;
   NIBBLE_INLINE U8x64 Key(U8x64 raw, int s, const uint8_t* side) {
     const U8x64 code = And(s == 0 ? raw : ShiftRight(raw, 2 * s), 3);
     return Lookup(side, Or(code, SplatBytes(0x0c080400U)));
@@ -58,6 +61,7 @@ struct Kivi4Codes {
   static constexpr int kMaxCode = 255;
   static constexpr int kLog2Zero = 7;
   static constexpr bool kPerToken = false;
+  static constexpr bool kSmallValues = false;
   // (base + zero + step · code) >> 8 of even and odd members apart, in 16 bits that wrap.
   NIBBLE_INLINE U8x64 Levels(U8x64 raw, int s, const uint8_t* side, uint32_t zero) {
     const I32x16 nibble = SplatI(0x000f000f);
