@@ -53,10 +53,15 @@ struct GroupDot {
 #else
     if constexpr (kBytes) {
       sum = AddI(sum, WidenPairs(MaddI8I8(FlipTopBit(w), a)));
+      Pin(sum);
     } else {
       const I32x16 product = MaddU8I8(w, a);
       part = i % kSteps16 == 0 ? product : Add16(part, product);
-      if (i % kSteps16 == kSteps16 - 1 || i == n - 1) sum = AddI(sum, WidenPairs(part));
+      Pin(part);
+      if (i % kSteps16 == kSteps16 - 1 || i == n - 1) {
+        sum = AddI(sum, WidenPairs(part));
+        Pin(sum);
+      }
     }
 #endif
   }

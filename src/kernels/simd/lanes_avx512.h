@@ -110,6 +110,8 @@ NIBBLE_INLINE I32x16 DotU8I8(I32x16 acc, U8x64 w, int32_t a) {
 NIBBLE_INLINE I32x16 MaddU8I8(U8x64 w, int32_t a) {
   return {_mm512_maddubs_epi16(w.v, _mm512_set1_epi32(a))};
 }
+// A sum stays in a register and is added to at once (kernels/simd/lanes_avx2.h).
+NIBBLE_INLINE void Pin(I32x16& x) { asm volatile("" : "+v"(x.v)); }
 NIBBLE_INLINE I32x16 Add16(I32x16 a, I32x16 b) { return {_mm512_add_epi16(a.v, b.v)}; }
 NIBBLE_INLINE I32x16 WidenPairs(I32x16 a) { return {_mm512_madd_epi16(a.v, _mm512_set1_epi16(1))}; }
 // |w| · (a with w's sign), w signed: pair sums of at most 2 · 128 · 127 = 32,512.
