@@ -51,15 +51,15 @@ struct WorkItem {
   int units() const { return CeilDiv(panels, step); }
 };
 
-// Few tokens: the time is that of reading the weights, so that a unit should be long enough for
-// prefetching and short enough to balance. Many tokens: two panels share an unpacked tile.
+// A unit is small, so that shares balance: a thread's units follow each other in memory anyway (64
+// KiB left SmolLM2's output matrices two units for one thread and one for the other). Many tokens:
+// two panels share an unpacked tile.
 constexpr int kManyTokens = 8;
-constexpr size_t kUnitBytes = size_t{64} << 10;
+constexpr size_t kUnitBytes = size_t{8} << 10;
 
 int StepOf(const MatmulJob& job, int tokens) {
   if (tokens > kManyTokens) return 2;
-  const size_t panels = std::max<size_t>(1, kUnitBytes / std::max<size_t>(1, job.panel_bytes));
-  return static_cast<int>(RoundUp<size_t>(panels, 2));
+  return static_cast<int>(std::max<size_t>(1, kUnitBytes / job.panel_bytes));
 }
 
 void RunUnit(const std::vector<WorkItem>& items, int unit) {
