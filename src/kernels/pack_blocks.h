@@ -2,17 +2,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "format/format.h"
-#include "kernels/panel_side.h"
+#include "kernels/panel_layout.h"
 
 namespace nibble {
 
-// One block of a file: its codes in element order (as kernels/panel_layout.h stores them) and its
-// scales. block may have any alignment; codes has room for the block's elements (up to 256).
-using ReadBlockFn = void (*)(const std::byte* block, uint8_t* codes, RowSide& side);
+inline constexpr size_t kLargestBlock = 256;
 
-// The reader of a format; null for the formats without blocks.
-ReadBlockFn BlockReader(Format format);
+// Writes one chunk (kernels/panel_layout.h) from one block of each of 16 rows. The blocks may have
+// any alignment; nothing beyond their bytes is read.
+using PackChunkFn = void (*)(const std::byte* const (&blocks)[kPanelRows], uint8_t* chunk);
+
+// Null for the formats without blocks.
+PackChunkFn ChunkPacker(Format format);
+
+// The block that stands for a row that is missing in the last panel: zero codes and scales.
+void FillMissingBlock(Format format, std::span<std::byte, kLargestBlock> block);
 
 }  // namespace nibble

@@ -9,20 +9,12 @@ namespace {
 
 constexpr int kF16ArrayBytes = 2 * kPanelRows;
 
-void StoreF16(uint8_t* array, int row, uint16_t bits) {
-  std::memcpy(array + 2 * row, &bits, sizeof bits);
-}
 uint16_t LoadF16(const uint8_t* array, int row) {
   uint16_t bits = 0;
   std::memcpy(&bits, array + 2 * row, sizeof bits);
   return bits;
 }
 
-// Replaces `width` bits at `shift`.
-void PutBits(uint8_t& byte, int shift, int width, int value) {
-  const int mask = ((1 << width) - 1) << shift;
-  byte = static_cast<uint8_t>((byte & ~mask) | (value << shift & mask));
-}
 int GetBits(uint8_t byte, int shift, int width) { return byte >> shift & ((1 << width) - 1); }
 
 // Where the pieces of group g's six-bit numbers lie.
@@ -36,10 +28,6 @@ SixBit K6MinPlace(int g) { return {g * 16, 0, 128 + g % 4 * 16, g / 4 * 2}; }
 SixBit K6SignedPlace(int g) { return {g % 8 * 16, g / 8 * 4, 128 + g % 4 * 16, g / 4 * 2}; }
 SixBit Iq4XsPlace(int g) { return {g % 4 * 16, g / 4 * 4, 64 + g % 2 * 16, g / 2 * 2}; }
 
-void PutSixBit(uint8_t* bytes, int row, const SixBit& place, int value) {
-  PutBits(bytes[place.lo + row], place.lo_shift, 4, value & 15);
-  PutBits(bytes[place.hi + row], place.hi_shift, 2, value >> 4);
-}
 uint8_t GetSixBit(const uint8_t* bytes, int row, const SixBit& place) {
   return static_cast<uint8_t>(GetBits(bytes[place.lo + row], place.lo_shift, 4) |
                               GetBits(bytes[place.hi + row], place.hi_shift, 2) << 4);
@@ -69,35 +57,6 @@ int Groups(SideKind kind) {
 }
 
 }  // namespace
-
-void StoreSide(SideKind kind, const RowSide& row_side, int row, uint8_t* side) {
-  if (kind == SideKind::kE8M0 || kind == SideKind::kUe4m3) {
-    for (int g = 0; g < Groups(kind); ++g) side[g * kPanelRows + row] = row_side.scales[g];
-    return;
-  }
-  if (kind == SideKind::kNone) return;
-  StoreF16(side, row, row_side.d);
-  uint8_t* rest = side + kF16ArrayBytes;
-  if (kind == SideKind::kF16Min || kind == SideKind::kK6Min || kind == SideKind::kK4Min) {
-    StoreF16(rest, row, row_side.m);
-    rest += kF16ArrayBytes;
-  }
-  for (int g = 0; g < Groups(kind); ++g) {
-    const int scale = row_side.scales[g];
-    if (kind == SideKind::kK6Min) {
-      PutSixBit(rest, row, K6MinPlace(g), scale);
-      PutSixBit(rest, row, MinPlace(K6MinPlace(g)), row_side.mins[g]);
-    } else if (kind == SideKind::kK4Min) {
-      rest[g * kPanelRows + row] = static_cast<uint8_t>(scale | row_side.mins[g] << 4);
-    } else if (kind == SideKind::kI8) {
-      rest[g * kPanelRows + row] = row_side.scales[g];
-    } else if (kind == SideKind::kK6Signed) {
-      PutSixBit(rest, row, K6SignedPlace(g), scale);
-    } else if (kind == SideKind::kIq4Xs) {
-      PutSixBit(rest, row, Iq4XsPlace(g), scale);
-    }
-  }
-}
 
 RowSide LoadSide(SideKind kind, int row, const uint8_t* side) {
   RowSide out;

@@ -15,7 +15,6 @@ struct RowSide {
   uint8_t mins[16] = {};
 };
 
-void StoreSide(SideKind kind, const RowSide& row_side, int row, uint8_t* side);
 RowSide LoadSide(SideKind kind, int row, const uint8_t* side);
 
 // The float scale of group g: a code's value times it, plus MinOf, is the weight. Exact.
