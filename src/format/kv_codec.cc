@@ -297,9 +297,8 @@ void DecodeKvCodes(KvFormat format, KvSide side, const std::byte* block, float p
     std::fill_n(factors, kPageTokens, page_float);
     ForEachKiviGroup(side, head_dim, [&](const Group& group) {
       const auto levels = LevelsOf(format, side, sides, group.index);
-      ForEachIn(group, [&](int j, int c) {
-        codes[j * head_dim + c] = levels[places.Code(block, j, c)];
-      });
+      ForEachIn(group,
+                [&](int j, int c) { codes[j * head_dim + c] = levels[places.Code(block, j, c)]; });
     });
     return;
   }

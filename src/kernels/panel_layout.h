@@ -12,10 +12,10 @@ namespace nibble {
 // has internal linkage or is a constant.
 //
 // A matrix is panels of 16 output rows (the last one padded with zero codes and scales); a panel is
-// one chunk per block of the format along the depth; a chunk is the scales of 16 rows ("side"), then
-// their codes: in the order in which they are read, because the processor's own prefetcher follows
-// one ascending stream (side last: one-token Q4_K at 0.85 of this rate on Zen 4). A chunk has exactly
-// the bytes of 16 blocks of the file.
+// one chunk per block of the format along the depth; a chunk is the scales of 16 rows ("side"),
+// then their codes: in the order in which they are read, because the processor's own prefetcher
+// follows one ascending stream (side last: one-token Q4_K at 0.85 of this rate on Zen 4). A chunk
+// has exactly the bytes of 16 blocks of the file.
 //
 // Codes of 32 depths ("group32") are 8 steps of 4 depths; a step is 64 bytes [16 rows][4 depths],
 // one AVX-512 register, two AVX2, four NEON. How steps are stored depends on the planes:

@@ -19,9 +19,7 @@ struct PanelRow {
   const uint8_t* chunk(int i) const {
     return panel + static_cast<size_t>(i) * static_cast<size_t>(layout.chunk_bytes);
   }
-  RowSide Side(int chunk_index) const {
-    return LoadSide(layout.side, row, chunk(chunk_index));
-  }
+  RowSide Side(int chunk_index) const { return LoadSide(layout.side, row, chunk(chunk_index)); }
   // Values without scale of 32 depths of a chunk.
   void Values(int chunk_index, int group32, int16_t values[32]) const;
 

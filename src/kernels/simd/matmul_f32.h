@@ -38,8 +38,8 @@ void DecodeBlockChunk(const uint8_t* chunk, float* out) {
       if constexpr (kLayout.side == SideKind::kK6Min || kLayout.side == SideKind::kK4Min) {
         min = Mul(ToFloat(WidenU8(side.mins + 16 * group)), side.neg_dmin);
       }
-      const I32x16 codes =
-          AsI32(UnpackStep<kLayout.planes, kLayout.table>(all_codes + g * kLayout.group32_bytes(), s));
+      const I32x16 codes = AsI32(
+          UnpackStep<kLayout.planes, kLayout.table>(all_codes + g * kLayout.group32_bytes(), s));
       NIBBLE_UNROLL for (int c = 0; c < 4; ++c) {
         I32x16 value = ByteOf(codes, c);
         if constexpr (kLayout.log2_zero >= 0) value = SubI(value, SplatI(kLayout.zero()));
