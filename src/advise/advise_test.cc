@@ -51,14 +51,20 @@ TEST(ModelWork, CountsEveryMultiplyOnce) {
   const auto file = Random(kTiny, "q8_0");
   ASSERT_TRUE(file) << file.error().message;
   const ModelWork work = ComputeWork(*file, Act::kInt8);
-  // q 256², k and v 64 · 256, o 256², gate, up and down 512 · 256; 8 layers.
-  EXPECT_EQ(work.per_row.int8, 8.0 * (2 * 256 * 256 + 2 * 64 * 256 + 3 * 512 * 256));
+  // q 256², k and v 64 · 256; o 256², gate, up and down 512 · 256; 8 layers, of which the last one
+  // computes the second kind for rows with logits only.
+  constexpr double kFirst = 256 * 256 + 2 * 64 * 256;
+  constexpr double kSecond = 256 * 256 + 3 * 512 * 256;
+  EXPECT_EQ(work.per_row.int8, 8 * kFirst + 7 * kSecond);
   EXPECT_EQ(work.per_row.int4, 0);
-  EXPECT_EQ(work.per_logit_row.int8, 300.0 * 256);
+  EXPECT_EQ(work.per_logit_row.int8, kSecond + 300.0 * 256);
+  constexpr double kPerKey = 2 * 4 * 64;
   ASSERT_EQ(work.attention.size(), 1U);
-  EXPECT_EQ(work.attention[0].macs_per_key, 8.0 * 2 * 4 * 64);
-  // Tokens 10, 11 and 12 see 11, 12 and 13 positions.
-  EXPECT_EQ(work.AttentionMacs(10, 3), 36 * 8.0 * 2 * 4 * 64);
+  EXPECT_EQ(work.attention[0].macs_per_key, 7 * kPerKey);
+  EXPECT_EQ(work.last_attention.macs_per_key, kPerKey);
+  // Tokens 10, 11 and 12 see 11, 12 and 13 positions; in the last layer the last token only.
+  EXPECT_EQ(work.AttentionMacs(10, 3, false), 36 * 7 * kPerKey);
+  EXPECT_EQ(work.AttentionMacs(10, 3, true), 36 * 7 * kPerKey + 13 * kPerKey);
   const ModelWork f32 = ComputeWork(*file, Act::kF32);
   EXPECT_EQ(f32.per_row.f32, work.per_row.int8);
 }
@@ -66,7 +72,9 @@ TEST(ModelWork, CountsEveryMultiplyOnce) {
 TEST(ModelWork, WindowsEndAttention) {
   ModelWork work;
   work.attention = {{.window = 0, .macs_per_key = 1}, {.window = 4, .macs_per_key = 100}};
-  EXPECT_EQ(work.AttentionMacs(2, 3), 3 + 4 + 5 + 100 * (3 + 4 + 4));
+  work.last_attention = {.window = 4, .macs_per_key = 1000};
+  EXPECT_EQ(work.AttentionMacs(2, 3, false), 3 + 4 + 5 + 100 * (3 + 4 + 4));
+  EXPECT_EQ(work.AttentionMacs(2, 3, true), 3 + 4 + 5 + 100 * (3 + 4 + 4) + 4000);
 }
 
 TEST(ModelBench, CountsTokensStepsAndBytes) {

@@ -108,7 +108,8 @@ void ModelBench::Impl::Step(const PlannedStep& step) {
                          .first = Position{step.first},
                          .tables = tables[static_cast<size_t>(sequence)]});
     for (int i = 0; i < step.rows; ++i) {
-      const TokenId drawn{(step.first + i * 7919 + sequence * 104729) % vocabulary};
+      const TokenId drawn{static_cast<int>(
+          (step.first + int64_t{i} * 7919 + int64_t{sequence} * 104729) % vocabulary)};
       tokens.push_back(step.rows == 1 ? next[static_cast<size_t>(s)] : drawn);
     }
     if (step.logits) logit_rows.push_back(static_cast<int>(tokens.size()) - 1);
@@ -126,7 +127,7 @@ void ModelBench::Impl::Count(const PlannedStep& step, BenchWork& counts) const {
   counts.bytes += step.sequence_count * KvBytesRead(storage.groups(), step.first + step.rows - 1);
   counts.macs += work.per_row * tokens;
   if (step.logits) counts.macs += work.per_logit_row * step.sequence_count;
-  counts.macs.f32 += step.sequence_count * work.AttentionMacs(step.first, step.rows);
+  counts.macs.f32 += step.sequence_count * work.AttentionMacs(step.first, step.rows, step.logits);
 }
 
 // One sequence's pages are computed, the others get copies: the time of a step depends on where the

@@ -37,27 +37,36 @@ ModelWork ComputeWork(const ModelFile& file, Act act) {
   ModelWork work;
   const ModelTensors& tensors = file.tensors();
   for (const LayerTensors& layer : tensors.layers) {
-    for (const LinearRef& linear : layer.linears) AddMatrix(linear.weight, act, work.per_row);
+    const bool last = &layer == &tensors.layers.back();
+    for (size_t i = 0; i < kLinears; ++i) {
+      const bool each = !last || i <= static_cast<size_t>(Linear::kValue);
+      AddMatrix(layer.linears[i].weight, act, each ? work.per_row : work.per_logit_row);
+    }
   }
   AddMatrix(tensors.output.weight ? tensors.output.weight : tensors.embedding, act,
             work.per_logit_row);
   const ModelConfig& config = file.config();
-  for (const LayerConfig& layer : config.layers) {
+  const double per_key = 2.0 * config.heads * config.head_dim;
+  work.last_attention = {.window = config.layers.back().window, .macs_per_key = per_key};
+  for (const LayerConfig& layer : std::span(config.layers).first(config.layers.size() - 1)) {
     auto same = std::ranges::find(work.attention, layer.window, &AttentionWork::window);
     if (same == work.attention.end()) {
       same = work.attention.insert(same, {.window = layer.window});
     }
-    same->macs_per_key += 2.0 * config.heads * config.head_dim;
+    same->macs_per_key += per_key;
   }
   return work;
 }
 
-double ModelWork::AttentionMacs(int first, int rows) const {
-  double macs = 0;
+double ModelWork::AttentionMacs(int first, int rows, bool logits) const {
+  const auto macs_at = [](const AttentionWork& layers, int position) {
+    const int seen = position + 1;
+    return layers.macs_per_key * (layers.window == 0 ? seen : std::min(seen, layers.window));
+  };
+  double macs = logits ? macs_at(last_attention, first + rows - 1) : 0;
   for (const AttentionWork& layers : attention) {
     for (int position = first; position < first + rows; ++position) {
-      const int seen = position + 1;
-      macs += layers.macs_per_key * (layers.window == 0 ? seen : std::min(seen, layers.window));
+      macs += macs_at(layers, position);
     }
   }
   return macs;

@@ -27,15 +27,16 @@ struct AttentionWork {
 // Multiplications of a model: what one token needs in its matrices, by format, and in attention,
 // which grows with the context.
 struct ModelWork {
-  Macs per_row;        // all layers, one token
-  Macs per_logit_row;  // the output matrix
-  std::vector<AttentionWork> attention;
+  Macs per_row;        // one token: all layers, of the last one keys, values and queries only
+  Macs per_logit_row;  // beside that: the rest of the last layer and the output matrix
+  std::vector<AttentionWork> attention;  // but the last layer's
+  AttentionWork last_attention;          // computed for rows with logits only
 
-  // Attention of `rows` tokens at positions first, first + 1, …: QKᵀ and PV over the positions that
-  // each sees, itself included. Counted as f32, which is how they are computed over f16 and f32
-  // pages; exponentials, norms, gates and rotations are not multiplications of two matrices and
-  // are not counted.
-  double AttentionMacs(int first, int rows) const;
+  // Attention of `rows` tokens at positions first, first + 1, …, in the last layer of the last one
+  // if its logits are wanted: QKᵀ and PV over the positions that each sees, itself included.
+  // Counted as f32, which is how they are computed over f16 and f32 pages; exponentials, norms,
+  // gates and rotations are not multiplications of two matrices and are not counted.
+  double AttentionMacs(int first, int rows, bool logits) const;
 };
 ModelWork ComputeWork(const ModelFile& file, Act act);
 

@@ -145,7 +145,8 @@ std::string ModelName(const BenchFlags& own) {
 Status RunExactness(const GlobalFlags& flags, const BenchFlags& own, const std::string& output) {
   NIBBLE_TRY(const Isa isa, ChooseIsa());
   NIBBLE_TRY(const KvFormats formats, ParseKvFormats(flags));
-  AttentionExactnessOptions options{.k = formats.k, .v = formats.v};
+  NIBBLE_TRY(const Act act, ParseAct(flags.act));
+  AttentionExactnessOptions options{.k = formats.k, .v = formats.v, .act = act};
   if (!own.model.empty() || !own.random.empty()) {
     NIBBLE_TRY(const ModelFile file, OpenModel(flags, own));
     options.heads = file.config().heads;

@@ -50,7 +50,7 @@ void Scale(const KernelTable& kernels, float factor, int n, float* x) {
 
 void SoftCap(const KernelTable& kernels, ThreadPool& pool, float cap, MatrixView<float> x) {
   const auto soft_cap = kernels.floats->soft_cap;
-  if (x.rows > 1)
+  if (x.rows != 1)
     return ForRows(pool, x.rows, x.cols, [&](int r) { soft_cap(cap, x.cols, x.row(r)); });
   pool.ParallelFor(x.cols, kFewFloats, [&](int64_t begin, int64_t end, int) {
     soft_cap(cap, static_cast<int>(end - begin), x.row(0) + begin);

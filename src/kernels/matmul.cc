@@ -53,7 +53,7 @@ struct WorkItem {
 
 // A unit is small, so that shares balance: a thread's units follow each other in memory anyway (64
 // KiB left SmolLM2's output matrices two units for one thread and one for the other). Many tokens:
-// two panels share an unpacked tile.
+// two panels, which share an unpacked tile on AVX-512.
 constexpr int kManyTokens = 8;
 constexpr size_t kUnitBytes = size_t{8} << 10;
 

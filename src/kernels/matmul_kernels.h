@@ -39,7 +39,7 @@ enum class Prefetch : uint8_t {
   kNone,    // they are in a cache
   kTwice,   // every line at two distances
   kOnce,    // every line at one distance
-  kSparse,  // one line in four: the processor's own prefetcher does the rest
+  kSparse,  // about one line in four: the processor's own prefetcher does the rest
 };
 
 // One matrix times one activation block; weights in the order of kernels/panel_layout.h.

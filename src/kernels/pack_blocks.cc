@@ -89,7 +89,7 @@ void FiveBitCodes(const FourRows& rows) {
   rows.Store(4, NibbleBitsToBytes(bits));
 }
 
-void Q8_0Codes(const FourRows& rows) {
+void ByteCodes(const FourRows& rows) {
   for (int half = 0; half < 2; ++half) {
     const Quad quad = rows.Load(offsetof(BlockQ8_0, qs) + static_cast<size_t>(half) * 16);
     for (int v = 0; v < 4; ++v) rows.Store(half * 4 + v, quad.word[v] ^ 0x80808080u);
@@ -259,7 +259,7 @@ PackChunkFn ChunkPacker(Format format) {
     case Format::kQ5_1:
       return PackChunk<Format::kQ5_1, F16Side<BlockQ5_1>, FiveBitCodes<BlockQ5_1>>;
     case Format::kQ8_0:
-      return PackChunk<Format::kQ8_0, F16Side<BlockQ8_0>, Q8_0Codes>;
+      return PackChunk<Format::kQ8_0, F16Side<BlockQ8_0>, ByteCodes>;
     case Format::kQ2K:
       return PackChunk<Format::kQ2K, Q2KSide, Q2KCodes>;
     case Format::kQ3K:

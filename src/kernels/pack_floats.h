@@ -5,7 +5,7 @@
 
 namespace nibble {
 
-// Rows of numbers without blocks: rows (1 … 16) of cols elements of kBytes, row_bytes apart.
+// Rows of numbers without blocks: rows (1 … 16) of cols elements, row_bytes apart.
 struct FloatRows {
   const std::byte* src;
   size_t row_bytes;

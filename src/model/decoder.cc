@@ -334,6 +334,7 @@ void PackedDecoder::RunFfn(int layer) {
 }
 
 void PackedDecoder::KeepRows(std::span<const int> rows) {
+  if (static_cast<int>(rows.size()) == rows_) return;
   std::vector<AttentionSequence> kept;
   kept.reserve(sequences_.size());
   size_t next = 0;
@@ -370,7 +371,8 @@ void PackedDecoder::RunLayer(int layer, std::span<const KvGroup> groups, const R
   // the middle of a prompt none, of its end one.
   if (layer + 1 == static_cast<int>(config_.layers.size())) {
     if (batch.logit_rows.empty()) return;
-    KeepRows(batch.logit_rows);
+    // A tap sees all rows of every linear.
+    if (tap_ == nullptr) KeepRows(batch.logit_rows);
   }
   RunAttention(layer);
   RunFfn(layer);

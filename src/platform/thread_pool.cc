@@ -30,7 +30,7 @@ constexpr auto kAloneContended = std::chrono::microseconds(3);
 // Then it offers its processor at every look, until it parks. Long enough for sampling, short
 // enough that an idle pool is parked before anybody notices.
 constexpr auto kAwake = std::chrono::microseconds(150);
-// An offer that nobody takes returns at once (0.3 µs here); one that is taken costs the taker's
+// An offer that nobody takes returns at once (some 0.3 µs); one that is taken costs the taker's
 // time.
 constexpr auto kTaken = std::chrono::microseconds(4);
 constexpr int kPausesPerClockRead = 32;
