@@ -272,30 +272,30 @@ void FloatValues(const AttentionTask& task, const PageForm& form, int page,
 
 void Fp8Values(const AttentionTask& task, const PageForm& form, int page,
                const PageWeights& weights) {
-  alignas(64) float p[kRowBlock][kPageTokens];
+  alignas(64) float p[kRowBlock * kPageTokens];
   const Reg factor = Set(FloatAt(task.pages[page] + form.v_float_offset) * kFp8Unit);
   for (int at = 0; at < task.rows * kPageTokens; at += kWidth) {
-    Store(p[0] + at, Mul(Load(weights.p + at), factor));
+    Store(p + at, Mul(Load(weights.p + at), factor));
   }
-  FloatValues<Fp8>(task, form, page, {p[0], weights.seen});
+  FloatValues<Fp8>(task, form, page, {p, weights.seen});
 }
 
 // Sealed values, unpacked into the first cache, in float arithmetic.
 void SealedValues(const AttentionTask& task, const PageForm& form, int page,
                   const PageWeights& weights) {
   alignas(64) float factors[kPageTokens];
-  alignas(64) float p[kRowBlock][kPageTokens];
+  alignas(64) float p[kRowBlock * kPageTokens];
   const std::byte* base = task.pages[page];
   FetchAll(task, page, form.v_offset, form.k_float_offset);
   form.unpack_v(base + form.v_offset, FloatAt(base + form.v_float_offset), task.head_dim,
                 task.page_scratch, factors);
   for (int row = 0; row < task.rows; ++row) {
     NIBBLE_UNROLL for (int v = 0; v < kLaneRegs; ++v) {
-      const int at = v * kWidth;
-      Store(p[row] + at, Mul(Load(weights.p + row * kPageTokens + at), Load(factors + at)));
+      const int at = row * kPageTokens + v * kWidth;
+      Store(p + at, Mul(Load(weights.p + at), Load(factors + v * kWidth)));
     }
   }
-  ValueBlock<float, false>(task, {task.page_scratch, task.o_stride}, {p[0], weights.seen}, {});
+  ValueBlock<float, false>(task, {task.page_scratch, task.o_stride}, {p, weights.seen}, {});
 }
 
 }  // namespace
