@@ -174,7 +174,8 @@ void SealedScores(const AttentionTask& task, const PageForm& form, int page, int
     form.unpack_k(block, FloatAt(block + form.k_float_offset), task.head_dim, task.page_scratch,
                   factors);
     const float* k = task.page_scratch;
-    ScoreBlock<float, false>(task, &k, 1, s, nullptr);
+    const Ahead none;
+    ScoreBlock<float, false>(task, &k, 1, s, &none);
     for (int row = 0; row < task.rows; ++row) {
       NIBBLE_UNROLL for (int v = 0; v < kLaneRegs; ++v) {
         float* to = s + row * kPageTokens + v * kWidth;
