@@ -65,14 +65,16 @@ struct Kivi4Codes {
   // (base + zero + step · code) >> 8 of even and odd members apart, in 16 bits that wrap.
   NIBBLE_INLINE U8x64 Levels(U8x64 raw, int s, const uint8_t* side, uint32_t zero) {
     const I32x16 nibble = SplatI(0x000f000f);
-    const I32x16 even = AndI(AsI32(s == 0 ? raw : ShiftRight(raw, 4)), nibble);
-    const I32x16 odd = AndI(AsI32(ShiftRight(raw, s == 0 ? 8 : 12)), nibble);
+    // Shifts of words: shifts of bytes drop what NEON does not carry over.
+    const I32x16 words = AsI32(raw);
+    const I32x16 even = AndI(s == 0 ? words : ShiftRightI(words, 4), nibble);
+    const I32x16 odd = AndI(ShiftRightI(words, s == 0 ? 8 : 12), nibble);
     const auto base = [&](int at) {
       return SplatI(static_cast<int32_t>(static_cast<uint32_t>(WordAt(side + at)) ^ zero));
     };
     const I32x16 low = MulAdd16(even, SplatI(WordAt(side)), base(8));
     const I32x16 high = MulAdd16(odd, SplatI(WordAt(side + 4)), base(12));
-    return Or(AsU8(AndI(AsI32(ShiftRight(AsU8(low), 8)), SplatI(0x00ff00ff))),
+    return Or(AsU8(AndI(ShiftRightI(low, 8), SplatI(0x00ff00ff))),
               AsU8(AndI(high, SplatI(static_cast<int32_t>(0xff00ff00U)))));
   }
   NIBBLE_INLINE U8x64 Key(U8x64 raw, int s, const uint8_t* side) {
