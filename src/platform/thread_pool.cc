@@ -177,7 +177,9 @@ ThreadPool::ThreadPool(int threads, std::span<const NumaNode> nodes)
     if (!nodes.empty()) cpus = nodes[NumaNodeOfThread(nodes, i, threads)].cpus;
     state_->workers.emplace_back([state = state_.get(), i, cpus = std::move(cpus)] {
       // Where the processors have been taken from this process, it runs where it may.
-      if (!cpus.empty()) (void)PinThisThread(cpus);
+      if (!cpus.empty()) {
+        [[maybe_unused]] const auto pinned = PinThisThread(cpus);
+      }
       state->WorkerMain(i);
     });
   }
