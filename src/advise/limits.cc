@@ -5,18 +5,13 @@
 #include <functional>
 #include <utility>
 
+#include "base/statistics.h"
 #include "kernels/peaks.h"
 #include "platform/clock.h"
 #include "platform/thread_pool.h"
 
 namespace nibble {
 namespace {
-
-double MedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 double MeasureRegion(ThreadPool& pool) {
   std::vector<double> times(2001);
@@ -25,7 +20,7 @@ double MeasureRegion(ThreadPool& pool) {
     pool.Run([](int) {});
     time = MonotonicSeconds() - started;
   }
-  return MedianOf(std::move(times));
+  return Median(std::move(times));
 }
 
 double MeasureBarrier(ThreadPool& pool) {
@@ -37,7 +32,7 @@ double MeasureBarrier(ThreadPool& pool) {
       if (thread == 0) time = MonotonicSeconds() - started;
     }
   });
-  return MedianOf(std::move(times));
+  return Median(std::move(times));
 }
 
 }  // namespace
@@ -89,7 +84,7 @@ Result<MachineLimits> MeasureLimits(LimitLoops& loops, double seconds) {
     std::vector<double> values;
     for (LimitRates& round : rounds) values.push_back(std::invoke(rate, round));
     std::invoke(rate, limits.best) = std::ranges::max(values);
-    std::invoke(rate, limits.median) = MedianOf(std::move(values));
+    std::invoke(rate, limits.median) = Median(std::move(values));
   };
   summarise([](LimitRates& r) -> double& { return r.read; });
   summarise([](LimitRates& r) -> double& { return r.macs.int4; });

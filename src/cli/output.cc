@@ -8,9 +8,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 
+#include "base/utf8.h"
 #include "platform/clock.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble::cli {
 
@@ -19,18 +20,18 @@ std::string FormatRate(double rate) {
   return rate >= 10 ? fmt::format("{:.1f}", rate) : fmt::format("{:.2f}", rate);
 }
 
+void FlushOutput() {
+  if (std::fflush(stdout) == 0) return;
+  throw std::system_error(errno, std::generic_category(), "standard output");
+}
+
 bool IsTerminal(FILE* stream) { return isatty(fileno(stream)) == 1; }
 
 Status CheckUtf8(const std::string& what, std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = Utf8CharLength(text.substr(at));
-    if (length == 0) {
-      return BadInput("{}: expected UTF-8, found the byte 0x{:02x} at offset {}", what,
-                      static_cast<unsigned char>(text[at]), at);
-    }
-    at += length;
-  }
-  return {};
+  const size_t at = FindInvalidUtf8(text);
+  if (at == std::string_view::npos) return {};
+  return BadInput("{}: expected UTF-8, found the byte 0x{:02x} at offset {}", what,
+                  static_cast<unsigned char>(text[at]), at);
 }
 
 Result<std::string> ReadTextFile(const std::string& path, size_t limit) {

@@ -11,6 +11,9 @@ namespace nibble::cli {
 
 std::string FormatRate(double rate);  // "1234", "56.7", "3.21"
 
+// Sends what is printed so far to standard output; throws std::system_error as fmt::print does.
+void FlushOutput();
+
 bool IsTerminal(FILE* stream);
 // Error: the text is no UTF-8; names the first wrong byte and its place.
 Status CheckUtf8(const std::string& what, std::string_view text);

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/math.h"
-#include "container/utf8.h"
+#include "base/utf8.h"
 
 namespace nibble {
 namespace {

@@ -9,9 +9,9 @@
 #include <new>
 #include <system_error>
 
+#include "base/utf8.h"
 #include "container/json.h"
 #include "container/json_node.h"
-#include "container/utf8.h"
 
 namespace nibble {
 

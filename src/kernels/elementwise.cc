@@ -7,12 +7,6 @@
 #include "platform/thread_pool.h"
 
 namespace nibble {
-namespace {
-
-// A parallel region costs about as much as this many floats of the cheapest operation.
-constexpr int64_t kFewFloats = 8192;
-
-}  // namespace
 
 void ForRows(ThreadPool& pool, int rows, int cols, FunctionRef<void(int row)> fn) {
   if (rows <= 1 || int64_t{rows} * cols <= kFewFloats) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "base/function_ref.h"
@@ -7,6 +8,9 @@
 #include "tensor/matrix.h"
 
 namespace nibble {
+
+// A parallel region costs about as much as this many floats of the cheapest operation.
+inline constexpr int64_t kFewFloats = 8192;
 
 class ThreadPool;
 struct KernelTable;

@@ -10,6 +10,7 @@
 #include "format/kv_codec.h"
 #include "kernels/attention.h"
 #include "kernels/attention_kernels.h"
+#include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "kernels/kv_read.h"
 #include "platform/thread_pool.h"
@@ -162,7 +163,6 @@ void WriteKv(const KernelTable& kernels, ThreadPool& pool,
     const PageRange pages = CompletedPages(s);
     return pages.begin < pages.end;
   });
-  constexpr int64_t kFewFloats = 8192;
   if (pool.size() == 1 || (!seals && int64_t{rows} * k.cols <= kFewFloats)) {
     share(0, 1);
     if (seals) seal(0, 1);

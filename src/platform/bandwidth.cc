@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/math.h"
+#include "base/statistics.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/thread_pool.h"
@@ -72,12 +73,6 @@ void FillRandom(std::byte* data, size_t bytes, uint64_t seed) {
     state ^= state << 17;
     std::memcpy(data + at, &state, sizeof state);
   }
-}
-
-double Median(std::vector<double>& values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 }  // namespace

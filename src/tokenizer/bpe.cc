@@ -2,8 +2,8 @@
 
 #include <bit>
 
+#include "base/utf8.h"
 #include "tokenizer/bpe_engine.h"
-#include "tokenizer/utf8.h"
 #include "tokenizer/word_cuts.h"
 
 namespace nibble {

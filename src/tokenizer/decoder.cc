@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "tokenizer/byte_level.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble {
 namespace {

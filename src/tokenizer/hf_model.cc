@@ -1,9 +1,9 @@
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/hf_json.h"
 #include "tokenizer/unigram.h"
-#include "tokenizer/utf8.h"
 #include "tokenizer/word_models.h"
 
 namespace nibble::hf {

@@ -1,6 +1,6 @@
+#include "base/utf8.h"
 #include "tokenizer/hf_json.h"
 #include "tokenizer/unicode.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble::hf {
 namespace {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <new>
 
+#include "base/utf8.h"
 #include "container/gguf.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/hf_json.h"
@@ -12,7 +13,6 @@
 #include "tokenizer/rank_order.h"
 #include "tokenizer/unicode.h"
 #include "tokenizer/unigram.h"
-#include "tokenizer/utf8.h"
 #include "tokenizer/word_models.h"
 
 namespace nibble {

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "tokenizer/hf_json.h"
 #include "tokenizer/load_parts.h"
 #include "tokenizer/protobuf.h"
 #include "tokenizer/rank_order.h"
 #include "tokenizer/unigram.h"
-#include "tokenizer/utf8.h"
 #include "tokenizer/word_models.h"
 
 namespace nibble {

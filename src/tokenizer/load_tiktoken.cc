@@ -2,10 +2,10 @@
 #include <array>
 #include <limits>
 
+#include "base/utf8.h"
 #include "tokenizer/hf_json.h"
 #include "tokenizer/load_parts.h"
 #include "tokenizer/pre_types.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "container/json.h"
 #include "tokenizer/hf_json.h"
 #include "tokenizer/load_parts.h"
 #include "tokenizer/pre_types.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble {
 namespace {

@@ -1,8 +1,8 @@
 #include "tokenizer/normalizer.h"
 
+#include "base/utf8.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/piece_trie.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/utf8.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/unicode.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble {
 

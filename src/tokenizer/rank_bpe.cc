@@ -1,9 +1,9 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/utf8.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/bpe_engine.h"
-#include "tokenizer/utf8.h"
 #include "tokenizer/word_cuts.h"
 
 namespace nibble {

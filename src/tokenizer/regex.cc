@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace nibble {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "base/utf8.h"
 #include "tokenizer/parts.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble {
 

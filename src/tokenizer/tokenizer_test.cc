@@ -4,10 +4,10 @@
 
 #include <numeric>
 
+#include "base/utf8.h"
 #include "tests/support/test_data.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/load.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble {
 namespace {

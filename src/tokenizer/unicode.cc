@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace nibble {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "tokenizer/piece_trie.h"
-#include "tokenizer/utf8.h"
 
 namespace nibble {
 namespace {

@@ -10,11 +10,11 @@
 #include <iostream>
 #include <string>
 
+#include "base/utf8.h"
 #include "container/json.h"
 #include "tokenizer/load.h"
 #include "tokenizer/pre_types.h"
 #include "tokenizer/pretokenizer.h"
-#include "tokenizer/utf8.h"
 
 namespace {
 

@@ -31,6 +31,11 @@ DecodedChar DecodeUtf8(std::string_view text, size_t offset);
 DecodedChar DecodeUtf8Safely(std::string_view text, size_t offset);
 
 void AppendUtf8(std::string& out, char32_t code);
+// Writes the one to four bytes of a code point (not a surrogate) and returns the place behind.
+char* AppendUtf8(char32_t code, char* out);
+
+// The offset of the first byte that begins no valid character, or npos.
+size_t FindInvalidUtf8(std::string_view text);
 bool IsValidUtf8(std::string_view text);
 // The text with U+FFFD for each ill-formed part.
 std::string ReplaceInvalidUtf8(std::string_view text);

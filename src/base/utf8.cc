@@ -1,4 +1,4 @@
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <cstring>
 
@@ -77,41 +77,52 @@ DecodedChar DecodeUtf8Safely(std::string_view text, size_t offset) {
   return {kReplacementChar, static_cast<uint8_t>(Utf8InvalidLength(rest))};
 }
 
-void AppendUtf8(std::string& out, char32_t c) {
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    out += static_cast<char>(0xC0 | c >> 6);
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    out += static_cast<char>(0xE0 | c >> 12);
-    out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | c >> 18);
-    out += static_cast<char>(0x80 | (c >> 12 & 0x3F));
-    out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  }
+void AppendUtf8(std::string& out, char32_t code) {
+  char bytes[4];
+  out.append(bytes, AppendUtf8(code, bytes));
 }
 
-bool IsValidUtf8(std::string_view text) {
+char* AppendUtf8(char32_t code, char* out) {
+  const auto put = [&](char32_t byte) { *out++ = static_cast<char>(byte); };
+  const auto tail = [&](int shift) { put(0x80 | (code >> shift & 0x3F)); };
+  if (code < 0x80) {
+    put(code);
+  } else if (code < 0x800) {
+    put(0xC0 | code >> 6);
+    tail(0);
+  } else if (code < 0x10000) {
+    put(0xE0 | code >> 12);
+    tail(6);
+    tail(0);
+  } else {
+    put(0xF0 | code >> 18);
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+  return out;
+}
+
+size_t FindInvalidUtf8(std::string_view text) {
+  constexpr uint64_t kHighBits = 0x8080808080808080U;
   size_t i = 0;
   while (i < text.size()) {
-    uint64_t block;
-    if (i + 8 <= text.size()) {
-      std::memcpy(&block, text.data() + i, 8);
-      if ((block & 0x8080808080808080ULL) == 0) {
-        i += 8;
+    uint64_t word;
+    if (text.size() - i >= sizeof word) {  // eight ASCII bytes at once
+      std::memcpy(&word, text.data() + i, sizeof word);
+      if ((word & kHighBits) == 0) {
+        i += sizeof word;
         continue;
       }
     }
-    const size_t n = Utf8CharLength(text.substr(i));
-    if (n == 0) return false;
-    i += n;
+    const size_t length = Utf8CharLength(text.substr(i));
+    if (length == 0) return i;
+    i += length;
   }
-  return true;
+  return std::string_view::npos;
 }
+
+bool IsValidUtf8(std::string_view text) { return FindInvalidUtf8(text) == std::string_view::npos; }
 
 std::string ReplaceInvalidUtf8(std::string_view text) {
   std::string out;
