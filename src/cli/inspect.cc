@@ -78,7 +78,8 @@ Json ToJson(const Inspection& inspection, const InspectFlags& own, KvFormats kv)
   out["parameters"] = config.parameters;
   out["file_bytes"] = inspection.file.file_bytes();
   out["weight_bytes"] = source.total_bytes();
-  out["bits_per_weight"] = 8.0 * static_cast<double>(source.total_bytes()) / config.parameters;
+  out["bits_per_weight"] =
+      8.0 * static_cast<double>(source.total_bytes()) / static_cast<double>(config.parameters);
   out["context_length"] = config.context_length;
   out["layers"] = config.layers.size();
   out["width"] = config.width;

@@ -63,7 +63,7 @@ struct ModelConfig {
   float final_soft_cap = 0;
   bool tied_embeddings = false;
 
-  double parameters = 0;  // counted from the tensors
+  int64_t parameters = 0;  // counted from the tensors
 };
 
 }  // namespace nibble

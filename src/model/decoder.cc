@@ -119,7 +119,7 @@ Status PackedDecoder::Load(const ModelFile& file, OutputChoice output, const Wor
   const ModelTensors& tensors = file.tensors();
   if (tensors.tie_stored_output && output == OutputChoice::kStored) {
     config_.tied_embeddings = false;
-    config_.parameters += static_cast<double>(tensors.output.weight.tensor->elements());
+    config_.parameters += static_cast<int64_t>(tensors.output.weight.tensor->elements());
   }
   const auto allocate = [&]() -> Status {
     NIBBLE_TRY(arena_, AlignedBuffer::Allocate(plan.weight_bytes));
@@ -413,9 +413,9 @@ void PackedDecoder::Forward(const RaggedBatch& batch, std::span<const KvGroup> g
 
 // The options with the model's context filled in.
 Result<LoadOptions> CheckOptions(const LoadOptions& options, const ModelConfig& config) {
-  constexpr int kMaxRows = 1 << 16;
-  if (options.max_rows < 1 || options.max_rows > kMaxRows) {
-    return BadInput("rows of one step: expected 1 to {}, found {}", kMaxRows, options.max_rows);
+  if (options.max_rows < 1 || options.max_rows > LoadOptions::kMaxRows) {
+    return BadInput("rows of one step: expected 1 to {}, found {}", int{LoadOptions::kMaxRows},
+                    options.max_rows);
   }
   LoadOptions checked = options;
   if (checked.max_context == 0) checked.max_context = config.context_length;

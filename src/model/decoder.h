@@ -31,7 +31,8 @@ struct MemoryPlan {
 
 struct LoadOptions {
   Act act = Act::kInt8;
-  int max_rows = 512;   // most rows of one step
+  static constexpr int kMaxRows = 1 << 16;
+  int max_rows = 512;   // most rows of one step, 1 to kMaxRows
   int max_context = 0;  // most positions of one sequence, at most the model's own; 0: that.
                         // LongRoPE models choose their factors by it (model/rope_frequencies.h).
 };

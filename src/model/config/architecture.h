@@ -53,9 +53,15 @@ struct HfDefaults {
   WindowRule window_rule = WindowRule::kNone;
   int window = 0;          // 0: none
   int window_pattern = 0;  // kPattern
+  int nope_interval = 0;   // no_rope_layer_interval; 0: every layer rotates
   double attention_cap = 0;
   double final_cap = 0;
-  int query_scalar = 0;  // query_pre_attn_scalar; 0: the model has none
+  int query_scalar = 0;         // query_pre_attn_scalar; 0: the model has none
+  double local_theta = 0;       // rope_local_base_freq of sliding layers; 0: the model has none
+  bool partial_rotary = false;  // partial_rotary_factor counts (transformers ignores it elsewhere)
+  bool yarn_is_longrope = false;  // early Phi-3 files call LongRoPE "yarn"
+  int original_context = 0;       // original_max_position_embeddings beside the other keys; 0: none
+  bool text_config = false;       // the language model's part is an object of that name
 };
 
 // A row of the architecture table: what differs between architectures beside the numbers of a file.
@@ -74,15 +80,21 @@ struct Architecture {
   bool attention_soft_cap = false;     // scores are capped (a cap in another file is ignored)
   bool gguf_interleaved_rope = false;  // GGUF files hold Q and K permuted for pairs (2i, 2i+1)
   bool two_ropes = false;              // windowed layers rotate by a base of their own
+  std::string_view hf_gate_key = "hidden_act";
   // attention.sliding_window of GGUF: every n-th layer is global; 0: all layers see the window; -1:
   // the key means nothing here.
   int gguf_window_pattern = -1;
+  int gguf_window = 0;         // what a missing attention.sliding_window means to llama.cpp
   int gguf_nope_interval = 0;  // every n-th layer has no rotation
+  // A model of so many layers scales scores by the width of a head in the residual stream, not by
+  // the head size (llama.cpp's rule for the 27B models); 0: none does.
+  int gguf_wide_query_layers = 0;
 };
 
 // A model_type of config.json.
 struct HfModelType {
   std::string_view model_type;
+  std::string_view class_name;  // in "architectures", for a config without model_type; or empty
   std::string_view architecture;
   HfDefaults defaults;
 };

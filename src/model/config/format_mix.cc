@@ -1,5 +1,8 @@
 #include "model/config/format_mix.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <string>
 
 namespace nibble {
@@ -67,11 +70,12 @@ Result<FormatMix> FormatMix::FromName(std::string_view name) {
     mix.name_ = TraitsOf(*format).name;
     return mix;
   }
-  std::string known;
-  for (const Row& row : Mixes()) known += std::string(row.name) + " ";
-  for (const FormatTraits& traits : AllFormats()) known += std::string(traits.name) + " ";
-  known.pop_back();
-  return BadInput("unknown format '{}'; known: {}", name, known);
+  std::vector<std::string_view> known;  // some mixes have the name of their base
+  for (const Row& row : Mixes()) known.push_back(row.name);
+  for (const FormatTraits& traits : AllFormats()) {
+    if (std::ranges::find(known, traits.name) == known.end()) known.push_back(traits.name);
+  }
+  return BadInput("unknown format '{}'; known: {}", name, fmt::join(known, " "));
 }
 
 Format FormatMix::WantedValue(const TensorPlace& place) const {

@@ -158,8 +158,7 @@ Status RefuseUnsupported(const Keys& keys) {
 Status ReadWindows(const Keys& keys, const Architecture& architecture, ModelConfig& config) {
   int pattern = architecture.gguf_window_pattern;
   if (pattern < 0) return {};
-  const int fallback = architecture.name == "gemma2" ? 4096 : 0;  // llama.cpp's
-  NIBBLE_TRY(const int window, keys.IntOr("attention.sliding_window", fallback));
+  NIBBLE_TRY(const int window, keys.IntOr("attention.sliding_window", architecture.gguf_window));
   std::vector<bool> windowed;
   const std::string pattern_key = keys.Name("attention.sliding_window_pattern");
   const GgufEntry* entry = keys.file().Find(pattern_key);
@@ -237,13 +236,9 @@ Status ReadRopes(const Keys& keys, const Architecture& architecture, ModelConfig
   return {};
 }
 
-// llama.cpp's rule: the 27B models of Gemma 2 and 3 (46 and 62 layers) scale by the width of a head
-// in the residual stream, the others by the head size.
 Status ReadAttentionScale(const Keys& keys, const Architecture& architecture, ModelConfig& config) {
   double scalar = config.head_dim;
-  const size_t layers = config.layers.size();
-  if ((architecture.name == "gemma2" && layers == 46) ||
-      (architecture.name == "gemma3" && layers == 62)) {
+  if (std::ssize(config.layers) == architecture.gguf_wide_query_layers) {
     scalar = static_cast<double>(config.width) / config.heads;
   }
   NIBBLE_TRY(const double scale, keys.DoubleOr("attention.scale", 0));

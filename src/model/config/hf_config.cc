@@ -105,7 +105,7 @@ Result<std::vector<bool>> ReadLayerTypes(const HfReader& reader, size_t layers) 
 }
 
 // smollm3: 1 where a layer rotates.
-Result<std::vector<bool>> ReadNopeLayers(const HfReader& reader, size_t layers) {
+Result<std::vector<bool>> ReadNopeLayers(const HfReader& reader, int usual, size_t layers) {
   std::vector<bool> rotates(layers, true);
   const std::optional<JsonValue> list = reader.Find("no_rope_layers");
   if (list && !list->is_null()) {
@@ -128,7 +128,7 @@ Result<std::vector<bool>> ReadNopeLayers(const HfReader& reader, size_t layers) 
     }
     return rotates;
   }
-  NIBBLE_TRY(const int interval, reader.IntOr("no_rope_layer_interval", 4));
+  NIBBLE_TRY(const int interval, reader.IntOr("no_rope_layer_interval", usual));
   if (interval < 1) return BadInput("'no_rope_layer_interval': expected 1 or more, found 0");
   for (size_t i = 0; i < layers; ++i) rotates[i] = (i + 1) % static_cast<size_t>(interval) != 0;
   return rotates;
@@ -173,8 +173,8 @@ Result<std::vector<bool>> ReadSliding(const HfReader& reader, const HfDefaults& 
 
 Status ReadLayers(const HfReader& reader, const HfModelType& type, ModelConfig& config) {
   std::vector<bool> rotates(config.layers.size(), !config.learned_positions);
-  if (type.architecture == "smollm3") {
-    NIBBLE_TRY(rotates, ReadNopeLayers(reader, config.layers.size()));
+  if (type.defaults.nope_interval > 0) {
+    NIBBLE_TRY(rotates, ReadNopeLayers(reader, type.defaults.nope_interval, config.layers.size()));
   }
   NIBBLE_TRY(const std::vector<bool> sliding, ReadSliding(reader, type.defaults, rotates));
   NIBBLE_TRY(const int window, reader.IntOr("sliding_window", type.defaults.window, 0));
@@ -230,23 +230,33 @@ Status RefuseUnsupported(const HfReader& reader) {
   return {};
 }
 
+// Keys by which a config of a known model_type would still describe another kind of layer.
+Status RefuseExperts(const HfReader& reader) {
+  for (const std::string_view key : {"num_local_experts", "num_experts", "n_routed_experts",
+                                     "moe_num_experts", "num_moe_experts"}) {
+    NIBBLE_TRY(const int experts, reader.IntOr(key, 0));
+    if (experts > 0) {
+      return BadInput("'{}' is {}: mixtures of experts are not supported", key, experts);
+    }
+  }
+  NIBBLE_TRY(const int latent, reader.IntOr("kv_lora_rank", 0));
+  if (latent > 0) {
+    return BadInput("'kv_lora_rank' is {}: latent attention is not supported", latent);
+  }
+  return {};
+}
+
 // The model_type, or what the class name says when it is missing.
 Result<const HfModelType*> FindType(const HfReader& reader) {
   NIBBLE_TRY(const std::string_view model_type, reader.StringOr("model_type", ""));
   if (!model_type.empty()) return FindHfModelType(model_type);
-  constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
-      {"LlamaForCausalLM", "llama"},   {"MistralForCausalLM", "mistral"},
-      {"Qwen2ForCausalLM", "qwen2"},   {"Qwen3ForCausalLM", "qwen3"},
-      {"Gemma2ForCausalLM", "gemma2"}, {"Gemma3ForCausalLM", "gemma3_text"},
-      {"Phi3ForCausalLM", "phi3"},     {"SmolLM3ForCausalLM", "smollm3"},
-      {"GPT2LMHeadModel", "gpt2"}};
   const std::optional<JsonValue> classes = reader.Find("architectures");
   if (classes && classes->is_array()) {
     NIBBLE_TRY(const JsonArray names, classes->AsArray());
     for (const JsonValue element : names) {
       if (!element.is_string()) continue;
-      for (const auto& [class_name, type] : kClasses) {
-        if (*element.AsString() == class_name) return FindHfModelType(type);
+      for (const HfModelType& type : HfModelTypes()) {
+        if (!type.class_name.empty() && *element.AsString() == type.class_name) return &type;
       }
     }
   }
@@ -264,7 +274,8 @@ Result<HfConfig> ReadHfConfig(JsonValue root) {
   NIBBLE_RETURN_IF_ERROR(RefuseUnsupported(reader));
   // Text and image models keep the language model's part in an object of its own.
   const std::optional<JsonValue> text = root.Find("text_config");
-  if (type->model_type == "gemma3" && text && text->is_object()) reader = HfReader(*text);
+  if (type->defaults.text_config && text && text->is_object()) reader = HfReader(*text);
+  NIBBLE_RETURN_IF_ERROR(RefuseExperts(reader));
 
   NIBBLE_TRY(const Architecture* architecture, FindArchitecture(type->architecture));
   HfConfig result;
@@ -282,11 +293,8 @@ Result<HfConfig> ReadHfConfig(JsonValue root) {
   NIBBLE_RETURN_IF_ERROR(ReadLayers(reader, *type, config));
   NIBBLE_RETURN_IF_ERROR(ReadAttention(reader, *type, config));
   const bool silu = architecture->gate == GateKind::kSilu;
-  std::string_view gate_key = "hidden_act";
-  if (architecture->hf_norm_plus_one) gate_key = "hidden_activation";
-  if (config.learned_positions) gate_key = "activation_function";
   NIBBLE_TRY(const std::string_view gate,
-             reader.StringOr(gate_key, silu ? "silu" : "gelu_pytorch_tanh"));
+             reader.StringOr(architecture->hf_gate_key, silu ? "silu" : "gelu_pytorch_tanh"));
   NIBBLE_TRY(config.gate, GateFromName(gate));
   if (architecture->scaled_embedding) {
     config.embedding_scale = std::sqrt(static_cast<float>(config.width));

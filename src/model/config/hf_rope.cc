@@ -38,22 +38,20 @@ Result<std::vector<double>> Factors(JsonValue parameters, std::string_view key) 
   return factors;
 }
 
-Result<RopeScaling> ScalingFromName(std::string_view name, std::string_view model_type) {
+Result<RopeScaling> ScalingFromName(std::string_view name, bool yarn_is_longrope) {
   if (name == "default") return RopeScaling::kNone;
   if (name == "linear") return RopeScaling::kLinear;
   if (name == "llama3") return RopeScaling::kLlama3;
-  // Early Phi-3 files call LongRoPE "su" or "yarn".
+  // Early Phi-3 files call LongRoPE "su" too.
   if (name == "longrope" || name == "su") return RopeScaling::kLongRope;
-  if (name == "yarn") {
-    return model_type == "phi3" ? RopeScaling::kLongRope : RopeScaling::kYarn;
-  }
+  if (name == "yarn") return yarn_is_longrope ? RopeScaling::kLongRope : RopeScaling::kYarn;
   return BadInput("rope_type: expected default, linear, llama3, yarn or longrope, found '{}'",
                   name.substr(0, 64));
 }
 
 // What rope parameters fall back to: the keys of 4.x beside them.
 struct RopeDefaults {
-  std::string_view model_type;
+  HfDefaults type;
   double theta = 10000;
   double partial = 1;
   int head_dim = 0;
@@ -64,7 +62,7 @@ struct RopeDefaults {
 Status ReadScaling(const HfReader& reader, const RopeDefaults& defaults, RopeConfig& rope) {
   NIBBLE_TRY(const std::string_view old_name, reader.StringOr("type", "default"));
   NIBBLE_TRY(const std::string_view name, reader.StringOr("rope_type", old_name));
-  NIBBLE_TRY(rope.scaling, ScalingFromName(name, defaults.model_type));
+  NIBBLE_TRY(rope.scaling, ScalingFromName(name, defaults.type.yarn_is_longrope));
   if (rope.scaling == RopeScaling::kNone) return {};
   NIBBLE_TRY(rope.original_context,
              reader.IntOr("original_max_position_embeddings", defaults.context));
@@ -103,7 +101,7 @@ Result<RopeConfig> ReadRope(std::optional<JsonValue> parameters, const RopeDefau
     const HfReader reader(*parameters);
     NIBBLE_TRY(rope.theta, reader.DoubleOr("rope_theta", defaults.theta));
     NIBBLE_TRY(partial, reader.DoubleOr("partial_rotary_factor", defaults.partial));
-    if (defaults.model_type != "phi3") partial = 1;  // transformers ignores it elsewhere
+    if (!defaults.type.partial_rotary) partial = 1;
     NIBBLE_RETURN_IF_ERROR(ReadScaling(reader, defaults, rope));
   }
   if (!(partial >= 0 && partial <= 1)) {
@@ -141,20 +139,20 @@ Result<RopeSource> FindRopes(const HfReader& reader) {
 Result<HfRopes> ReadHfRopes(const HfReader& reader, const HfModelType& type, int head_dim,
                             int context) {
   NIBBLE_TRY(const RopeSource source, FindRopes(reader));
-  RopeDefaults defaults{.model_type = type.model_type, .head_dim = head_dim, .context = context};
+  RopeDefaults defaults{.type = type.defaults, .head_dim = head_dim, .context = context};
   NIBBLE_TRY(defaults.theta, reader.DoubleOr("rope_theta", type.defaults.theta));
-  const bool phi3 = type.model_type == "phi3";
-  if (phi3) {
+  if (type.defaults.partial_rotary) {
     NIBBLE_TRY(defaults.partial, reader.DoubleOr("partial_rotary_factor", 1));
   }
-  const int original = phi3 ? type.defaults.context : 0;
-  NIBBLE_TRY(defaults.original_context, reader.IntOr("original_max_position_embeddings", original));
+  NIBBLE_TRY(defaults.original_context,
+             reader.IntOr("original_max_position_embeddings", type.defaults.original_context));
   HfRopes ropes;
   NIBBLE_TRY(ropes.full, ReadRope(source.flat ? source.flat : source.full, defaults));
-  if (type.architecture == "gemma3") {
-    NIBBLE_TRY(defaults.theta, reader.DoubleOr("rope_local_base_freq", 10000));
-    NIBBLE_TRY(ropes.sliding, ReadRope(source.sliding, defaults));
-  } else if (source.sliding) {
+  const bool local = type.defaults.local_theta > 0;
+  if (local) {
+    NIBBLE_TRY(defaults.theta, reader.DoubleOr("rope_local_base_freq", type.defaults.local_theta));
+  }
+  if (local || source.sliding) {
     NIBBLE_TRY(ropes.sliding, ReadRope(source.sliding, defaults));
   }
   return ropes;

@@ -51,7 +51,7 @@ class TensorFinder {
   const ModelConfig& config_;
   const TensorRules& rules_;
   std::vector<bool> used_;
-  double parameters_ = 0;
+  int64_t parameters_ = 0;
 };
 
 const SourceTensor* TensorFinder::Take(const std::string& name) {
@@ -59,7 +59,7 @@ const SourceTensor* TensorFinder::Take(const std::string& name) {
     const SourceTensor* tensor = source_.Find(std::string(prefix) + name);
     if (tensor == nullptr) continue;
     const auto index = static_cast<size_t>(tensor - source_.tensors().data());
-    if (!used_[index]) parameters_ += static_cast<double>(tensor->elements());
+    if (!used_[index]) parameters_ += static_cast<int64_t>(tensor->elements());
     used_[index] = true;
     return tensor;
   }
@@ -173,7 +173,7 @@ Status TensorFinder::FindNorms(const std::string& prefix, LayerTensors& layer) {
 Status TensorFinder::FindOutput(ModelTensors& model) {
   const std::string name(rules_.naming->output);
   NIBBLE_TRY(model.output.bias, Vector(name + ".bias", config_.vocabulary, true));
-  const double before = parameters_;
+  const int64_t before = parameters_;
   const std::string weight = name + ".weight";
   const SourceTensor* stored = Take(weight);
   if (stored == nullptr && !rules_.tie_forbidden) return {};

@@ -65,7 +65,7 @@ struct ModelTensors {
   bool tie_stored_output = false;
   NormRef output_norm;
   std::vector<LayerTensors> layers;
-  double parameters = 0;
+  int64_t parameters = 0;
 };
 
 struct TensorRules {

@@ -1,61 +1,78 @@
 #include "model/config/random_model.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <numbers>
 #include <string>
 
+#include "base/text.h"
 #include "model/config/model_tensors.h"
+#include "platform/cpu.h"
 
 namespace nibble {
 namespace {
 
+// A published configuration: the config.json of the Hugging Face model named, keys that matter.
 struct NamedShape {
   std::string_view name;
-  std::string_view config;
+  std::string_view model_type;
+  int width, ffn_width, layers, heads, kv_heads, head_dim;
+  int vocabulary, context;
+  int theta;
+  bool tied;
+  std::string_view more = "";  // further members, each behind a comma
 };
 
-// Published configurations (Hugging Face config.json of the models named), keys that matter.
-constexpr std::array kShapes = {
-    NamedShape{"smollm2-135m",
-               R"({"model_type":"llama","hidden_size":576,"intermediate_size":1536,
-                   "num_hidden_layers":30,"num_attention_heads":9,"num_key_value_heads":3,
-                   "vocab_size":49152,"max_position_embeddings":8192,"rope_theta":100000,
-                   "tie_word_embeddings":true})"},
-    NamedShape{"smollm2-1.7b",
-               R"({"model_type":"llama","hidden_size":2048,"intermediate_size":8192,
-                   "num_hidden_layers":24,"num_attention_heads":32,"num_key_value_heads":32,
-                   "vocab_size":49152,"max_position_embeddings":8192,"rope_theta":130000,
-                   "tie_word_embeddings":true})"},
-    NamedShape{"tinyllama-1.1b",
-               R"({"model_type":"llama","hidden_size":2048,"intermediate_size":5632,
-                   "num_hidden_layers":22,"num_attention_heads":32,"num_key_value_heads":4,
-                   "vocab_size":32000,"max_position_embeddings":2048,"rope_theta":10000,
-                   "tie_word_embeddings":false})"},
-    NamedShape{"qwen2.5-0.5b",
-               R"({"model_type":"qwen2","hidden_size":896,"intermediate_size":4864,
-                   "num_hidden_layers":24,"num_attention_heads":14,"num_key_value_heads":2,
-                   "vocab_size":151936,"max_position_embeddings":32768,"rope_theta":1000000,
-                   "tie_word_embeddings":true})"},
-    NamedShape{"qwen3-0.6b",
-               R"({"model_type":"qwen3","hidden_size":1024,"intermediate_size":3072,"head_dim":128,
-                   "num_hidden_layers":28,"num_attention_heads":16,"num_key_value_heads":8,
-                   "vocab_size":151936,"max_position_embeddings":40960,"rope_theta":1000000,
-                   "tie_word_embeddings":true})"},
-    NamedShape{"llama-2-7b",
-               R"({"model_type":"llama","hidden_size":4096,"intermediate_size":11008,
-                   "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,
-                   "vocab_size":32000,"max_position_embeddings":4096,"rope_theta":10000,
-                   "tie_word_embeddings":false})"},
-    NamedShape{"llama-3-8b",
-               R"({"model_type":"llama","hidden_size":4096,"intermediate_size":14336,
-                   "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,
-                   "vocab_size":128256,"max_position_embeddings":8192,"rope_theta":500000,
-                   "tie_word_embeddings":false})"},
+constexpr std::string_view kLlama31Rope =
+    R"(,"rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,)"
+    R"("original_max_position_embeddings":8192})";
+constexpr std::string_view kLlama32Rope =
+    R"(,"rope_scaling":{"rope_type":"llama3","factor":32,"low_freq_factor":1,"high_freq_factor":4,)"
+    R"("original_max_position_embeddings":8192})";
+constexpr std::string_view kGemma3 =
+    R"(,"sliding_window":512,"_sliding_window_pattern":6,"query_pre_attn_scalar":256)";
+
+// clang-format off
+constexpr NamedShape kShapes[] = {
+    {"smollm2-135m", "llama", 576, 1536, 30, 9, 3, 64, 49152, 8192, 100000, true},
+    {"smollm2-360m", "llama", 960, 2560, 32, 15, 5, 64, 49152, 8192, 100000, true},
+    {"smollm2-1.7b", "llama", 2048, 8192, 24, 32, 32, 64, 49152, 8192, 130000, true},
+    {"smollm3-3b", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, 65536, 5000000, true},
+    {"tinyllama-1.1b", "llama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, 10000, false},
+    {"gemma3-270m", "gemma3_text", 640, 2048, 18, 4, 1, 256, 262144, 32768, 1000000, true, kGemma3},
+    {"gemma3-1b", "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262144, 32768, 1000000, true, kGemma3},
+    {"qwen2.5-0.5b", "qwen2", 896, 4864, 24, 14, 2, 64, 151936, 32768, 1000000, true},
+    {"qwen2.5-1.5b", "qwen2", 1536, 8960, 28, 12, 2, 128, 151936, 32768, 1000000, true},
+    {"qwen2.5-3b", "qwen2", 2048, 11008, 36, 16, 2, 128, 151936, 32768, 1000000, true},
+    {"qwen2.5-7b", "qwen2", 3584, 18944, 28, 28, 4, 128, 152064, 32768, 1000000, false},
+    {"qwen3-0.6b", "qwen3", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 1000000, true},
+    {"qwen3-1.7b", "qwen3", 2048, 6144, 28, 16, 8, 128, 151936, 40960, 1000000, true},
+    {"qwen3-4b", "qwen3", 2560, 9728, 36, 32, 8, 128, 151936, 40960, 1000000, true},
+    {"qwen3-8b", "qwen3", 4096, 12288, 36, 32, 8, 128, 151936, 40960, 1000000, false},
+    {"llama-2-7b", "llama", 4096, 11008, 32, 32, 32, 128, 32000, 4096, 10000, false},
+    {"llama-3-8b", "llama", 4096, 14336, 32, 32, 8, 128, 128256, 8192, 500000, false},
+    {"llama-3.1-8b", "llama", 4096, 14336, 32, 32, 8, 128, 128256, 131072, 500000, false,
+     kLlama31Rope},
+    {"llama-3.2-1b", "llama", 2048, 8192, 16, 32, 8, 64, 128256, 131072, 500000, true,
+     kLlama32Rope},
+    {"llama-3.2-3b", "llama", 3072, 8192, 28, 24, 8, 128, 128256, 131072, 500000, true,
+     kLlama32Rope},
+    {"mistral-7b", "mistral", 4096, 14336, 32, 32, 8, 128, 32000, 32768, 10000, false},
 };
+// clang-format on
+
+std::string ConfigJson(const NamedShape& s) {
+  return fmt::format(
+      R"({{"model_type":"{}","hidden_size":{},"intermediate_size":{},"num_hidden_layers":{},)"
+      R"("num_attention_heads":{},"num_key_value_heads":{},"head_dim":{},"vocab_size":{},)"
+      R"("max_position_embeddings":{},"rope_theta":{},"tie_word_embeddings":{}{}}})",
+      s.model_type, s.width, s.ffn_width, s.layers, s.heads, s.kv_heads, s.head_dim, s.vocabulary,
+      s.context, s.theta, s.tied, s.more);
+}
 
 // Enough different blocks that no predictor or cache sees a pattern; repeated to the size needed.
 constexpr size_t kPatternElements = size_t{1} << 16;
@@ -153,6 +170,15 @@ class Builder {
   Result<RandomTensors> Finish() {
     std::map<Format, size_t> largest;
     for (const Planned& p : planned_) largest[p.format] = std::max(largest[p.format], p.bytes());
+    size_t total = 0;
+    for (const auto& [format, size] : largest) total += size;
+    const size_t available = ReadTopology().memory_available;
+    if (total > available) {
+      return Fail(ErrorKind::kNoRoom,
+                  "random weights need {} (the largest matrix of each format), and {} are free",
+                  FormatBytes(static_cast<double>(total)),
+                  FormatBytes(static_cast<double>(available)));
+    }
     RandomTensors out;
     out.bytes.resize(kFormatCount);
     const std::vector<float> values = RandomWeights();
@@ -197,13 +223,17 @@ Result<RandomTensors> MakeRandomTensors(const ModelConfig& config, const TensorN
   return Builder(config, naming, mix).Build();
 }
 
-Result<std::string_view> ShapeByName(std::string_view name) {
-  std::string known;
-  for (const NamedShape& shape : kShapes) {
-    if (shape.name == name) return shape.config;
-    known += (known.empty() ? "" : ", ") + std::string(shape.name);
-  }
-  return BadInput("no shape named '{}'; known: {}; or give a config.json", name, known);
+std::vector<std::string_view> ShapeNames() {
+  std::vector<std::string_view> names;
+  for (const NamedShape& shape : kShapes) names.push_back(shape.name);
+  return names;
+}
+
+Result<std::string> ShapeByName(std::string_view name) {
+  const auto* const shape = std::ranges::find(kShapes, name, &NamedShape::name);
+  if (shape != std::end(kShapes)) return ConfigJson(*shape);
+  return BadInput("no shape named '{}'; known: {}; or give a config.json", name,
+                  fmt::join(ShapeNames(), ", "));
 }
 
 }  // namespace nibble

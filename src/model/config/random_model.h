@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct RandomTensors {
 Result<RandomTensors> MakeRandomTensors(const ModelConfig& config, const TensorNaming& naming,
                                         const FormatMix& mix);
 
-// config.json of a published shape ("tinyllama-1.1b", "llama-3-8b", …). Errors list the known
+// config.json of a published shape ("tinyllama-1.1b", "llama-3.1-8b", …). Errors list the known
 // names.
-Result<std::string_view> ShapeByName(std::string_view name);
+Result<std::string> ShapeByName(std::string_view name);
+std::vector<std::string_view> ShapeNames();
 
 }  // namespace nibble

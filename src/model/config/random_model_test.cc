@@ -1,0 +1,86 @@
+#include "model/config/random_model.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "model/config/hf_config.h"
+
+namespace nibble {
+namespace {
+
+Result<HfConfig> Read(std::string text) {
+  NIBBLE_TRY(const JsonDocument document, JsonDocument::Parse(std::move(text)));
+  return ReadHfConfig(document.root());
+}
+
+// Parameters of a shape with every bias that the published model has.
+int64_t Parameters(const ModelConfig& c) {
+  const int64_t width = c.width;
+  const int64_t q = int64_t{c.heads} * c.head_dim;
+  const int64_t kv = int64_t{c.kv_heads} * c.head_dim;
+  int64_t layer = width * (2 * q + 2 * kv) + 3 * width * c.ffn_width;
+  layer += (c.post_norms ? 4 : 2) * width + (c.qk_norm ? 2 * c.head_dim : 0);
+  if (c.architecture == "qwen2") layer += q + 2 * kv;
+  const int64_t tables = (c.tied_embeddings ? 1 : 2) * c.vocabulary * width;
+  return tables + width + std::ssize(c.layers) * layer;
+}
+
+// The numbers are those that the models' pages give.
+TEST(NamedShapes, HaveThePublishedNumberOfParameters) {
+  const std::pair<std::string_view, int64_t> published[] = {
+      {"smollm2-135m", 134515008},  {"smollm2-360m", 361821120},    {"smollm2-1.7b", 1711376384},
+      {"smollm3-3b", 3075098624},   {"tinyllama-1.1b", 1100048384}, {"gemma3-270m", 268098176},
+      {"gemma3-1b", 999885952},     {"qwen2.5-0.5b", 494032768},    {"qwen2.5-1.5b", 1543714304},
+      {"qwen2.5-3b", 3085938688},   {"qwen2.5-7b", 7615616512},     {"qwen3-0.6b", 596049920},
+      {"qwen3-1.7b", 1720574976},   {"qwen3-4b", 4022468096},       {"qwen3-8b", 8190735360},
+      {"llama-2-7b", 6738415616},   {"llama-3-8b", 8030261248},     {"llama-3.1-8b", 8030261248},
+      {"llama-3.2-1b", 1235814400}, {"llama-3.2-3b", 3212749824},   {"mistral-7b", 7241732096}};
+  std::set<std::string_view> checked;
+  for (const auto& [name, parameters] : published) {
+    auto text = ShapeByName(name);
+    ASSERT_TRUE(text) << text.error().message;
+    const auto hf = Read(*std::move(text));
+    ASSERT_TRUE(hf) << name << ": " << hf.error().message;
+    EXPECT_EQ(Parameters(hf->config), parameters) << name;
+    checked.insert(name);
+  }
+  for (const std::string_view name : ShapeNames()) EXPECT_TRUE(checked.contains(name)) << name;
+}
+
+TEST(NamedShapes, KeepWhatDecidesTheWorkOfAStep) {
+  auto text = ShapeByName("gemma3-270m");
+  ASSERT_TRUE(text);
+  const auto gemma = Read(*std::move(text));
+  ASSERT_TRUE(gemma) << gemma.error().message;
+  const std::vector<LayerConfig>& layers = gemma->config.layers;
+  ASSERT_EQ(layers.size(), 18U);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    EXPECT_EQ(layers[i].window, i % 6 == 5 ? 0 : 512) << i;
+  }
+  text = ShapeByName("llama-3.2-1b");
+  ASSERT_TRUE(text);
+  const auto llama = Read(*std::move(text));
+  ASSERT_TRUE(llama) << llama.error().message;
+  EXPECT_EQ(llama->config.ropes[0].scaling, RopeScaling::kLlama3);
+  EXPECT_EQ(llama->config.ropes[0].factor, 32);
+  const auto unknown = ShapeByName("gemma3-270b");
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("gemma3-270m, "), std::string::npos);
+}
+
+TEST(HfConfigOfExperts, IsRefusedByTheKey) {
+  for (const std::string key : {"num_local_experts", "num_experts", "n_routed_experts",
+                                "moe_num_experts", "kv_lora_rank"}) {
+    const auto refused = Read(R"({"model_type": "qwen3", ")" + key + R"(": 8})");
+    ASSERT_FALSE(refused) << key;
+    EXPECT_NE(refused.error().message.find(key), std::string::npos) << refused.error().message;
+    for (const char* none : {"0", "null"}) {
+      const auto read = Read(R"({"model_type": "qwen3", ")" + key + R"(": )" + none + "}");
+      EXPECT_TRUE(read) << read.error().message;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nibble
