@@ -63,18 +63,72 @@ TEST(ModelWork, CountsEveryMultiplyOnce) {
   EXPECT_EQ(work.attention[0].macs_per_key, 7 * kPerKey);
   EXPECT_EQ(work.last_attention.macs_per_key, kPerKey);
   // Tokens 10, 11 and 12 see 11, 12 and 13 positions; in the last layer the last token only.
-  EXPECT_EQ(work.AttentionMacs(10, 3, false), 36 * 7 * kPerKey);
-  EXPECT_EQ(work.AttentionMacs(10, 3, true), 36 * 7 * kPerKey + 13 * kPerKey);
+  EXPECT_EQ(work.AttentionMacs(10, 3, false, {}).f32, 36 * 7 * kPerKey);
+  EXPECT_EQ(work.AttentionMacs(10, 3, true, {}).f32, 36 * 7 * kPerKey + 13 * kPerKey);
+  EXPECT_EQ(work.act(), Act::kInt8);
   const ModelWork f32 = ComputeWork(*file, Act::kF32);
   EXPECT_EQ(f32.per_row.f32, work.per_row.int8);
+  EXPECT_EQ(f32.act(), Act::kF32);
+}
+
+// The peak is that of what is computed: floats have no byte products, IQ4's levels are bytes.
+TEST(ModelWork, TakesThePeakOfTheArithmetic) {
+  const auto work = [](const char* format) {
+    const auto file = Random(kTiny, format);
+    EXPECT_TRUE(file) << file.error().message;
+    return ComputeWork(*file, Act::kInt8);
+  };
+  const ModelWork f16 = work("f16");
+  EXPECT_EQ(f16.act(), Act::kF32);
+  EXPECT_GT(f16.per_row.f32, 0);
+  EXPECT_EQ(f16.per_row.f32, work("q4_0").per_row.int4);
+  EXPECT_EQ(f16.per_row.f32, work("iq4_nl").per_row.int8);
+  EXPECT_EQ(f16.per_row.f32, work("mxfp4").per_row.int4);
+  EXPECT_EQ(f16.per_row.f32, work("q5_0").per_row.int8);
+}
+
+// Positions before the unit of a query's own page are sealed.
+TEST(ModelWork, SealedPagesMayBeInteger) {
+  ModelWork work;
+  work.attention = {{.window = 0, .macs_per_key = 2}, {.window = 40, .macs_per_key = 200}};
+  work.last_attention = {.window = 0, .macs_per_key = 2000};
+  const KvPeaks kv = {.k = Peak::kInt8, .v = Peak::kInt4, .unit_tokens = 32};
+  // Token 63 sees 0…31 sealed and 32…63 open; with the window 24…31 and 32…63.
+  const Macs early = work.AttentionMacs(63, 1, true, kv);
+  EXPECT_EQ(early.int8, 32 + 100 * 8 + 1000 * 32);
+  EXPECT_EQ(early.int4, early.int8);
+  EXPECT_EQ(early.f32, 2 * (32 + 100 * 32 + 1000 * 32));
+  // Token 64 sees 0…63 sealed and itself open; with the window 25…63.
+  const Macs late = work.AttentionMacs(64, 1, false, kv);
+  EXPECT_EQ(late.int8, 64 + 100 * 39);
+  EXPECT_EQ(late.f32, 2 * (1 + 100));
+  EXPECT_EQ(PeakOf(KvFormat::kInt4, Act::kInt8), Peak::kInt4);
+  EXPECT_EQ(PeakOf(KvFormat::kKivi4, Act::kInt8), Peak::kInt8);
+  EXPECT_EQ(PeakOf(KvFormat::kFp8, Act::kInt8), Peak::kF32);
+  EXPECT_EQ(PeakOf(KvFormat::kInt8, Act::kF32), Peak::kF32);
+}
+
+TEST(Fractions, LeaveOutWhatTheMachineDidNotHold) {
+  const FractionPair good = {90, 100, 100};
+  const FractionPair better = {95, 98, 102};
+  const FractionPair disturbed = {90, 100, 40};  // 129%
+  const Fraction fraction = Summarise(std::vector<FractionPair>{good, disturbed, better, good});
+  EXPECT_EQ(fraction.unsteady, 1);
+  EXPECT_FALSE(fraction.all_counted);
+  EXPECT_DOUBLE_EQ(fraction.best, 0.95);
+  EXPECT_DOUBLE_EQ(fraction.median, 0.9);
+  const Fraction all = Summarise(std::vector<FractionPair>{good, disturbed, disturbed, disturbed});
+  EXPECT_TRUE(all.all_counted);
+  EXPECT_EQ(all.unsteady, 3);
+  EXPECT_NEAR(all.best, 90.0 / 70, 1e-12);
 }
 
 TEST(ModelWork, WindowsEndAttention) {
   ModelWork work;
   work.attention = {{.window = 0, .macs_per_key = 1}, {.window = 4, .macs_per_key = 100}};
   work.last_attention = {.window = 4, .macs_per_key = 1000};
-  EXPECT_EQ(work.AttentionMacs(2, 3, false), 3 + 4 + 5 + 100 * (3 + 4 + 4));
-  EXPECT_EQ(work.AttentionMacs(2, 3, true), 3 + 4 + 5 + 100 * (3 + 4 + 4) + 4000);
+  EXPECT_EQ(work.AttentionMacs(2, 3, false, {}).f32, 3 + 4 + 5 + 100 * (3 + 4 + 4));
+  EXPECT_EQ(work.AttentionMacs(2, 3, true, {}).f32, 3 + 4 + 5 + 100 * (3 + 4 + 4) + 4000);
 }
 
 TEST(ModelBench, CountsTokensStepsAndBytes) {
@@ -156,7 +210,8 @@ TEST(Limits, AreMeasuredAndOrdered) {
   ASSERT_TRUE(bench);
   bench->Run({BenchTest::kBoth, 32, 32, 1, 0}, 1);
   const LimitFractions fractions = MeasureFractions(*bench, *loops, 3);
-  EXPECT_EQ(fractions.alternations, 3);
+  EXPECT_GE(fractions.alternations, 3);
+  EXPECT_LE(fractions.alternations, 9);
   for (const Fraction& fraction : {fractions.bandwidth, fractions.compute}) {
     EXPECT_GT(fraction.median, 0);
     EXPECT_GE(fraction.best, fraction.median);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "base/statistics.h"
 #include "kernels/sampling.h"
 #include "kv/storage/kv_storage.h"
 #include "platform/clock.h"
@@ -32,12 +33,7 @@ class GreedySink : public LogitsSink {
 
 }  // namespace
 
-double BenchRow::MedianSeconds() const {
-  std::vector<double> sorted = seconds;
-  std::ranges::sort(sorted);
-  const size_t n = sorted.size();
-  return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-}
+double BenchRow::MedianSeconds() const { return Median(seconds); }
 
 namespace {
 
@@ -84,6 +80,7 @@ struct ModelBench::Impl {
   const KernelTable& kernels;
   ModelWork work;
   KvStorage storage;
+  KvPeaks kv_peaks;
   int batch;
   std::vector<std::vector<PageId>> pages;  // [sequence]; the same ids in every group and form
   std::vector<std::vector<KvTable>> tables;
@@ -127,7 +124,8 @@ void ModelBench::Impl::Count(const PlannedStep& step, BenchWork& counts) const {
   counts.bytes += step.sequence_count * KvBytesRead(storage.groups(), step.first + step.rows - 1);
   counts.macs += work.per_row * tokens;
   if (step.logits) counts.macs += work.per_logit_row * step.sequence_count;
-  counts.macs.f32 += step.sequence_count * work.AttentionMacs(step.first, step.rows, step.logits);
+  counts.macs +=
+      work.AttentionMacs(step.first, step.rows, step.logits, kv_peaks) * step.sequence_count;
 }
 
 // One sequence's pages are computed, the others get copies: the time of a step depends on where the
@@ -175,10 +173,15 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
   const std::vector<int> page_counts(groups.size(), per_sequence * batch);
   NIBBLE_TRY(KvStorage storage, KvStorage::Create(std::move(groups), page_counts, page_counts));
   NIBBLE_RETURN_IF_ERROR(storage.Interleave(options.nodes));
+  const KvLayout& sealed = storage.groups().front().sealed;
+  const KvPeaks kv_peaks = {.k = PeakOf(sealed.k, options.act),
+                            .v = PeakOf(sealed.v, options.act),
+                            .unit_tokens = UnitPages(sealed) * kPageTokens};
   auto impl = std::unique_ptr<Impl>(new Impl{.decoder = decoder,
                                              .kernels = kernels,
                                              .work = work,
                                              .storage = std::move(storage),
+                                             .kv_peaks = kv_peaks,
                                              .batch = batch,
                                              .pages = {},
                                              .tables = {},

@@ -50,6 +50,7 @@ struct BenchRow {
 
 struct ModelBenchOptions {
   KvFormats formats;
+  Act act = Act::kInt8;                  // that the decoder was loaded with
   int batch = 1;                         // sequences
   int tokens = 0;                        // room of each
   std::span<const NumaNode> nodes = {};  // that the KV pages are spread over

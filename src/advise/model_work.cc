@@ -5,21 +5,9 @@
 namespace nibble {
 namespace {
 
-// Codes of up to four bits meet the faster multiply of the two.
-void AddMacs(Format format, Act act, double macs, Macs& sum) {
-  const FormatTraits& traits = TraitsOf(format);
-  if (act == Act::kF32 || traits.activation_group == 0) {
-    sum.f32 += macs;
-  } else if (traits.BitsPerWeight() <= 5.0) {
-    sum.int4 += macs;
-  } else {
-    sum.int8 += macs;
-  }
-}
-
 void AddMatrix(const MatrixRef& matrix, Act act, Macs& sum) {
   if (!matrix) return;
-  AddMacs(*matrix.tensor->format, act, static_cast<double>(matrix.rows) * matrix.cols, sum);
+  sum.Of(PeakOf(*matrix.tensor->format, act)) += static_cast<double>(matrix.rows) * matrix.cols;
 }
 
 }  // namespace
@@ -58,18 +46,26 @@ ModelWork ComputeWork(const ModelFile& file, Act act) {
   return work;
 }
 
-double ModelWork::AttentionMacs(int first, int rows, bool logits) const {
-  const auto macs_at = [](const AttentionWork& layers, int position) {
-    const int seen = position + 1;
-    return layers.macs_per_key * (layers.window == 0 ? seen : std::min(seen, layers.window));
+Macs ModelWork::AttentionMacs(int first, int rows, bool logits, const KvPeaks& kv) const {
+  Macs macs;
+  const auto add = [&](const AttentionWork& layers, int position) {
+    const int begin = layers.window == 0 ? 0 : std::max(0, position + 1 - layers.window);
+    const int border = std::max(begin, position / kv.unit_tokens * kv.unit_tokens);
+    const double each = layers.macs_per_key / 2;  // QKᵀ; and PV
+    macs.Of(kv.k) += each * (border - begin);
+    macs.Of(kv.v) += each * (border - begin);
+    macs.f32 += layers.macs_per_key * (position + 1 - border);
   };
-  double macs = logits ? macs_at(last_attention, first + rows - 1) : 0;
+  if (logits) add(last_attention, first + rows - 1);
   for (const AttentionWork& layers : attention) {
-    for (int position = first; position < first + rows; ++position) {
-      macs += macs_at(layers, position);
-    }
+    for (int position = first; position < first + rows; ++position) add(layers, position);
   }
   return macs;
+}
+
+Act ModelWork::act() const {
+  const bool integer = per_row.int4 + per_row.int8 + per_logit_row.int4 + per_logit_row.int8 > 0;
+  return integer ? Act::kInt8 : Act::kF32;
 }
 
 }  // namespace nibble

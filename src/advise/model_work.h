@@ -4,6 +4,7 @@
 
 #include "format/format.h"
 #include "kernels/activations.h"
+#include "kernels/peaks.h"
 #include "model/config/model_file.h"
 
 namespace nibble {
@@ -14,6 +15,7 @@ struct Macs {
   double int8 = 0;
   double f32 = 0;
 
+  double& Of(Peak peak) { return peak == Peak::kInt4 ? int4 : peak == Peak::kInt8 ? int8 : f32; }
   Macs& operator+=(const Macs& other);
   Macs operator*(double factor) const;
 };
@@ -22,6 +24,14 @@ struct Macs {
 struct AttentionWork {
   int window = 0;           // most visible positions; 0: all
   double macs_per_key = 0;  // of one query token and one visible position, all these layers
+};
+
+// What bounds the products with a cache's pages. A query at position p sees those before
+// p / unit_tokens · unit_tokens sealed (kernels/kv_view.h), the others open, which is f32.
+struct KvPeaks {
+  Peak k = Peak::kF32;
+  Peak v = Peak::kF32;
+  int unit_tokens = 1;
 };
 
 // Multiplications of a model: what one token needs in its matrices, by format, and in attention,
@@ -34,9 +44,12 @@ struct ModelWork {
 
   // Attention of `rows` tokens at positions first, first + 1, …, in the last layer of the last one
   // if its logits are wanted: QKᵀ and PV over the positions that each sees, itself included.
-  // Counted as f32, which is how they are computed over f16 and f32 pages; exponentials, norms,
-  // gates and rotations are not multiplications of two matrices and are not counted.
-  double AttentionMacs(int first, int rows, bool logits) const;
+  // Exponentials, norms, gates and rotations are not multiplications of two matrices and are not
+  // counted.
+  Macs AttentionMacs(int first, int rows, bool logits, const KvPeaks& kv) const;
+
+  // The arithmetic of the matrices: kF32 where no format has integer products, whatever was asked.
+  Act act() const;
 };
 ModelWork ComputeWork(const ModelFile& file, Act act);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "kernels/panel_layout.h"
 #include "platform/cpu.h"
 
 namespace nibble {
@@ -81,6 +82,31 @@ const PeakKernels& PeakKernelsFor(Isa isa) {
       break;
   }
   NIBBLE_CHECK(false && "kernels of this instruction set are not compiled in");
+}
+
+std::string_view PeakName(Peak peak) {
+  constexpr std::string_view kNames[] = {"int4", "int8", "f32"};
+  return kNames[static_cast<size_t>(peak)];
+}
+
+Peak PeakOf(Format format, Act act) {
+  const PanelLayout layout = PanelLayoutOf(format);
+  if (act == Act::kF32 || layout.act_group == 0) return Peak::kF32;
+  switch (layout.planes) {
+    case CodePlanes::kCrumb:
+    case CodePlanes::kCrumbBit:
+      return Peak::kInt4;
+    case CodePlanes::kNibble:
+      return layout.table == CodeTable::kIq4 ? Peak::kInt8 : Peak::kInt4;
+    default:
+      return Peak::kInt8;
+  }
+}
+
+Peak PeakOf(KvFormat sealed, Act act) {
+  const KvFormatTraits& traits = TraitsOf(sealed);
+  if (act == Act::kF32 || !traits.integer) return Peak::kF32;
+  return sealed == KvFormat::kInt4 ? Peak::kInt4 : Peak::kInt8;  // the kivis' levels are bytes
 }
 
 }  // namespace nibble

@@ -1,6 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+
+#include "format/format.h"
+#include "format/kv_format.h"
+#include "kernels/activations.h"
 
 namespace nibble {
 
@@ -19,5 +24,12 @@ struct PeakKernels {
 };
 
 const PeakKernels& PeakKernelsFor(Isa isa);
+
+// Which of them bounds the products of a format: kInt4 where its codes are small enough for that
+// sequence (levels of a table are bytes), kF32 where nothing is integer.
+enum class Peak : uint8_t { kInt4, kInt8, kF32 };
+std::string_view PeakName(Peak peak);  // "int4", "int8", "f32"
+Peak PeakOf(Format format, Act act);
+Peak PeakOf(KvFormat sealed, Act act);
 
 }  // namespace nibble
