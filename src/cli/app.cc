@@ -12,7 +12,10 @@
 #include <system_error>
 
 #include "cli/commands.h"
+#include "cli/config_file.h"
 #include "cli/environment.h"
+#include "cli/output.h"
+#include "platform/cpu.h"
 
 namespace nibble::cli {
 namespace {
@@ -55,6 +58,20 @@ int ExitCode(const Error& error) {
   return error.kind == ErrorKind::kBadInput || error.kind == ErrorKind::kNoRoom ? 2 : 1;
 }
 
+// fmt::print names no file.
+std::string Describe(const std::system_error& error) {
+  const std::string_view what = error.what();
+  if (!what.starts_with("cannot write to file")) return std::string(what);
+  return "standard output: " + error.code().message();
+}
+
+std::string OutOfMemory() {
+  return fmt::format(
+      "out of memory: this process was refused more while {} are free on the machine; look at "
+      "ulimit -v, or ask for less (a shorter -c or -n, a smaller -b, a smaller model)",
+      FormatBytes(static_cast<double>(ReadTopology().memory_available)));
+}
+
 // Runs the command; what it printed counts only when it has arrived.
 int RunAction(const std::function<Status()>& action) {
   try {
@@ -63,21 +80,16 @@ int RunAction(const std::function<Status()>& action) {
       Complain(status.error().message);
       return ExitCode(status.error());
     }
-    errno = 0;
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      // EPIPE: whoever read our output has gone (`nibble … | head`); nobody is left to be told.
-      const std::string why = errno != 0 ? std::strerror(errno) : "an earlier write failed";
-      if (errno != EPIPE) Complain("standard output: " + why);
-      return 1;
-    }
-    return 0;
+    FlushOutput();
+    if (std::ferror(stdout) == 0) return 0;
+    Complain("standard output: a write failed");
+    return 1;
   } catch (const std::system_error& error) {
-    if (error.code() != std::errc::broken_pipe) {
-      Complain(std::string("cannot write: ") + error.what());
-    }
+    // EPIPE: whoever read our output has gone (`nibble … | head`); nobody is left to be told.
+    if (error.code() != std::errc::broken_pipe) Complain(Describe(error));
     return 1;
   } catch (const std::bad_alloc&) {
-    Complain("out of memory");
+    Complain(OutOfMemory());
     return 2;
   } catch (const std::exception& error) {
     Complain(std::string("unexpected failure: ") + error.what());
@@ -101,6 +113,7 @@ int Main(int argc, char** argv) {
                  "TOML file with flags by their long names; [run] for one command's")
       ->type_name("FILE");
   app.allow_config_extras(CLI::config_extras_mode::error);
+  app.config_formatter(MakeConfigReader(app));
   app.require_subcommand(1);
   app.fallthrough();
   app.footer(

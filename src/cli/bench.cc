@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -14,10 +16,12 @@
 namespace nibble::cli {
 namespace {
 
+constexpr std::string_view kUsualMix = "q4_k_m";
+
 struct BenchFlags {
   std::string model;
   std::string random;
-  std::string to = "q4_k_m";
+  std::string to;  // empty: kUsualMix
   std::string output = "md";
   std::vector<int> prompts = {512};
   std::vector<int> gens = {128};
@@ -35,6 +39,7 @@ struct BenchSetup {
   Isa isa;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<Decoder> decoder;
+  std::optional<size_t> kv_memory;  // most bytes of KV cache
 };
 
 // As llama-bench: every prompt length, every answer length; each at every batch and depth.
@@ -56,15 +61,28 @@ std::vector<BenchCase> Cases(const BenchFlags& own) {
   return cases;
 }
 
-Result<ModelFile> OpenModel(const GlobalFlags& flags, const BenchFlags& own) {
-  if (own.model.empty() == own.random.empty()) {
+Status CheckSource(const BenchFlags& own) {
+  if (own.model.empty() && own.random.empty()) {
     return BadInput("give a MODEL, or --random NAME|config.json");
   }
+  if (own.model.empty()) return {};
+  if (!own.random.empty()) {
+    return BadInput("expected a MODEL or --random, found both: '{}' and --random {}", own.model,
+                    own.random);
+  }
+  if (own.to.empty()) return {};
+  return BadInput(
+      "--to {}: only the weights that --random makes have a choice of format; '{}' keeps its own",
+      own.to, own.model);
+}
+
+Result<ModelFile> OpenModel(const GlobalFlags& flags, const BenchFlags& own) {
+  NIBBLE_RETURN_IF_ERROR(CheckSource(own));
   if (!own.model.empty()) {
     NIBBLE_TRY(const std::filesystem::path path, FindModel(flags, own.model, false));
     return ModelFile::Open(path);
   }
-  NIBBLE_TRY(const FormatMix mix, FormatMix::FromName(own.to));
+  NIBBLE_TRY(const FormatMix mix, FormatMix::FromName(own.to.empty() ? kUsualMix : own.to));
   std::string config;
   if (own.random.ends_with(".json")) {
     NIBBLE_TRY(config, ReadTextFile(own.random, size_t{4} << 20));
@@ -90,12 +108,14 @@ Result<std::unique_ptr<ThreadPool>> MakePool(const GlobalFlags& flags) {
 Result<BenchSetup> SetUp(const GlobalFlags& flags, const BenchFlags& own,
                          const std::vector<BenchCase>& cases) {
   NIBBLE_TRY(const Act act, ParseAct(flags.act));
+  NIBBLE_TRY(const std::optional<size_t> kv_memory, KvMemory(flags));
   NIBBLE_TRY(const Isa isa, ChooseIsa());
   NIBBLE_TRY(ModelFile file, OpenModel(flags, own));
   NIBBLE_TRY(auto pool, MakePool(flags));
-  BenchSetup setup{std::move(file), act, isa, std::move(pool), nullptr};
+  BenchSetup setup{std::move(file), act, isa, std::move(pool), nullptr, kv_memory};
   LoadOptions options;
   options.act = act;
+  options.max_context = flags.context;
   for (const BenchCase& test : cases) {
     options.max_rows = std::max(options.max_rows, test.batch);
   }
@@ -125,19 +145,28 @@ Result<std::vector<std::pair<std::string, KvFormats>>> KvList(const GlobalFlags&
 Status CheckRoom(const BenchSetup& setup, KvFormats formats, const BenchCase& test) {
   const int context = setup.decoder->max_context();
   if (test.TokensPerSequence() > context) {
-    return BadInput("{} tokens per sequence asked for, but the model has room for {}",
-                    test.TokensPerSequence(), context);
+    const int of_model = setup.file.config().context_length;
+    return BadInput("{} tokens per sequence asked for, but {} {}", test.TokensPerSequence(),
+                    context < of_model ? "--ctx allows" : "the model has room for", context);
   }
   const double needed = ModelBench::KvBytes(setup.file.config(), formats, test);
+  const auto text = [&] {
+    return fmt::format("batch {} with {} tokens each needs {} of KV cache", test.batch,
+                       test.TokensPerSequence(), FormatBytes(needed));
+  };
+  if (setup.kv_memory && needed > static_cast<double>(*setup.kv_memory)) {
+    return Fail(ErrorKind::kNoRoom, "{}, and --kv-memory allows {}", text(),
+                FormatBytes(static_cast<double>(*setup.kv_memory)));
+  }
   const auto available = static_cast<double>(ReadTopology().memory_available);
   if (needed <= available) return {};
-  return Fail(ErrorKind::kNoRoom,
-              "batch {} with {} tokens each needs {} of KV cache, and {} are free", test.batch,
-              test.TokensPerSequence(), FormatBytes(needed), FormatBytes(available));
+  return Fail(ErrorKind::kNoRoom, "{}, and {} are free", text(), FormatBytes(available));
 }
 
 std::string ModelName(const BenchFlags& own) {
-  if (own.model.empty()) return own.random + " " + own.to;
+  if (own.model.empty()) {
+    return own.random + " " + (own.to.empty() ? std::string(kUsualMix) : own.to);
+  }
   return std::filesystem::path(own.model).filename().string();
 }
 
@@ -147,7 +176,7 @@ Status RunExactness(const GlobalFlags& flags, const BenchFlags& own, const std::
   NIBBLE_TRY(const KvFormats formats, ParseKvFormats(flags));
   NIBBLE_TRY(const Act act, ParseAct(flags.act));
   AttentionExactnessOptions options{.k = formats.k, .v = formats.v, .act = act};
-  if (!own.model.empty() || !own.random.empty()) {
+  if (!own.model.empty() || !own.random.empty() || !own.to.empty()) {
     NIBBLE_TRY(const ModelFile file, OpenModel(flags, own));
     options.heads = file.config().heads;
     options.kv_heads = file.config().kv_heads;
@@ -162,6 +191,9 @@ Status RunExactness(const GlobalFlags& flags, const BenchFlags& own, const std::
 
 Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
   const std::string output = flags.json ? "json" : own.output;
+  if (own.attention_exactness && own.limits) {
+    return BadInput("--attention-exactness measures no speed that --limits could be beside");
+  }
   if (own.attention_exactness) return RunExactness(flags, own, output);
   const std::vector<BenchCase> cases = Cases(own);
   if (cases.empty()) return BadInput("nothing to measure: every -p and -n is 0");
@@ -170,10 +202,11 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
   for (const auto& [name, formats] : kvs) {
     for (const BenchCase& test : cases) NIBBLE_RETURN_IF_ERROR(CheckRoom(setup, formats, test));
   }
+  const ModelWork work = ComputeWork(setup.file, setup.act);
   const BenchHeader header{.model = ModelName(own),
                            .parameters = setup.file.config().parameters,
                            .weight_bytes_per_step = setup.decoder->WeightBytesPerStep(),
-                           .act = flags.act,
+                           .act = work.act() == Act::kInt8 ? "int8" : "f32",
                            .threads = setup.pool->size(),
                            .isa = setup.isa};
   BenchPrinter printer(output, header);
@@ -183,11 +216,11 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
     NIBBLE_TRY(const MachineLimits limits, MeasureLimits(*loops));
     printer.Limits(limits);
   }
-  const ModelWork work = ComputeWork(setup.file, setup.act);
   for (const auto& [name, formats] : kvs) {
     for (const BenchCase& test : cases) {
       NIBBLE_TRY(ModelBench bench, ModelBench::Create(*setup.decoder, KernelsFor(setup.isa), work,
                                                       {.formats = formats,
+                                                       .act = setup.act,
                                                        .batch = test.batch,
                                                        .tokens = test.TokensPerSequence(),
                                                        .nodes = setup.pool->nodes()}));
@@ -211,17 +244,18 @@ void AddBenchCommand(const CommandContext& context) {
   command->add_option("--random", own->random,
                       "A shape by name, or a config.json, with random weights in place of a file");
   command->add_option("--to", own->to, "Format or mix of the random weights")
-      ->capture_default_str();
-  const auto list = [&](const char* name, std::vector<int>& values, const char* help, int least) {
+      ->default_str(std::string(kUsualMix));
+  const auto list = [&](const char* name, std::vector<int>& values, const char* help, int least,
+                        int most = 1 << 20) {
     command->add_option(name, values, help)
         ->delimiter(',')
         ->allow_extra_args(false)
-        ->check(CLI::Range(least, 1 << 20))
+        ->check(CLI::Range(least, most))
         ->capture_default_str();
   };
   list("-p,--prompt", own->prompts, "Prompt lengths; 0: none", 0);
   list("-n,--gen", own->gens, "Answer lengths; 0: none", 0);
-  list("-b,--batch", own->batches, "Sequences at the same time", 1);
+  list("-b,--batch", own->batches, "Sequences at the same time", 1, LoadOptions::kMaxRows);
   list("-d,--depth", own->depths, "Tokens that each sequence already holds", 0);
   command->add_option("--pg", own->both, "PROMPT,GEN: a prompt and its answer in one test")
       ->delimiter(',')

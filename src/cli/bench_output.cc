@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/output.h"
+#include "platform/cpu.h"
 
 namespace nibble::cli {
 namespace {
@@ -96,6 +97,10 @@ Json BenchRowJson(const BenchHeader& header, const std::string& kv, const BenchR
     json["compute_fraction"] = fractions->compute.median;
     json["compute_fraction_best"] = fractions->compute.best;
     json["alternations"] = fractions->alternations;
+    // Around so many of them the limit itself changed; the fraction leaves them out unless few
+    // are left.
+    json["bandwidth_unsteady"] = fractions->bandwidth.unsteady;
+    json["compute_unsteady"] = fractions->compute.unsteady;
   }
   return json;
 }
@@ -104,10 +109,10 @@ BenchPrinter::BenchPrinter(std::string output, BenchHeader header)
     : output_(std::move(output)), header_(std::move(header)) {
   if (output_ != "md") return;
   fmt::print("{}: {:.0f} M parameters, {} of weights a step; act {}, {} threads, {}\n",
-             header_.model, header_.parameters / 1e6,
+             header_.model, static_cast<double>(header_.parameters) / 1e6,
              FormatBytes(static_cast<double>(header_.weight_bytes_per_step)), header_.act,
              header_.threads, IsaName(header_.isa));
-  std::fflush(stdout);
+  FlushOutput();
 }
 
 void BenchPrinter::Limits(const MachineLimits& limits) {
@@ -115,7 +120,7 @@ void BenchPrinter::Limits(const MachineLimits& limits) {
   if (output_ == "md") fmt::print("{}\n", LimitsText(limits));
   if (output_ == "csv") fmt::print(stderr, "{}\n", LimitsText(limits));
   if (output_ == "jsonl") PrintJsonLine({{"limits", limits_}});
-  std::fflush(stdout);
+  FlushOutput();
 }
 
 void BenchPrinter::MarkdownRow(const Json& row) const {
@@ -139,6 +144,34 @@ void BenchPrinter::MarkdownRow(const Json& row) const {
              FractionText(row, "compute_fraction"));
 }
 
+void BenchPrinter::MarkdownNotes() const {
+  int alternations = 0;
+  int unsteady = 0;
+  bool fast = false;
+  for (const Json& row : rows_) {
+    if (row["bandwidth_fraction"].is_null()) continue;
+    alternations += row["alternations"].get<int>();
+    unsteady += std::max(row["bandwidth_unsteady"].get<int>(), row["compute_unsteady"].get<int>());
+    fast |= row["bandwidth_fraction"].get<double>() > 1;
+  }
+  if (20 * unsteady > alternations) {
+    fmt::print(
+        "\nThe machine's limits changed by more than a tenth around {} of {} pieces: something "
+        "else "
+        "runs here. These pieces do not count, unless steady ones are less than a third of a "
+        "row's; "
+        "then its fractions may be anything, above 100% too.\n",
+        unsteady, alternations);
+  }
+  const size_t cache = ReadTopology().last_level_cache;
+  if (fast && header_.weight_bytes_per_step < cache) {
+    fmt::print(
+        "\nMore than 100% of bandwidth: the weights ({}) stay in the last-level cache ({}).\n",
+        FormatBytes(static_cast<double>(header_.weight_bytes_per_step)),
+        FormatBytes(static_cast<double>(cache)));
+  }
+}
+
 void BenchPrinter::CsvRow(const Json& row) const {
   const auto line = [](const Json& from, bool keys) {
     std::string text;
@@ -158,10 +191,11 @@ void BenchPrinter::Row(const Json& row) {
   if (output_ == "md") MarkdownRow(row);
   if (output_ == "csv") CsvRow(row);
   if (output_ == "jsonl") PrintJsonLine(row);
-  std::fflush(stdout);
+  FlushOutput();
 }
 
 void BenchPrinter::Finish() {
+  if (output_ == "md") MarkdownNotes();
   if (output_ != "json") return;
   Json out;
   if (!limits_.is_null()) out["limits"] = limits_;

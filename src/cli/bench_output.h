@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,9 +15,9 @@ namespace nibble::cli {
 // What is the same in all rows of one bench run.
 struct BenchHeader {
   std::string model;
-  double parameters = 0;
+  int64_t parameters = 0;
   size_t weight_bytes_per_step = 0;
-  std::string act;
+  std::string act;  // what is computed: f32 where no weight has integer products
   int threads = 0;
   Isa isa = Isa::kScalar;
 };
@@ -38,6 +39,7 @@ class BenchPrinter {
 
  private:
   void MarkdownRow(const Json& row) const;
+  void MarkdownNotes() const;
   void CsvRow(const Json& row) const;
 
   std::string output_;

@@ -87,6 +87,13 @@ Result<KvFormats> ParseKvFormats(const GlobalFlags& flags) {
   return formats;
 }
 
+Result<std::optional<size_t>> KvMemory(const GlobalFlags& flags) {
+  if (flags.kv_memory == "auto") return std::nullopt;
+  auto size = ParseSize(flags.kv_memory);
+  if (!size) return Within("--kv-memory", size.error());
+  return *size;
+}
+
 std::vector<NumaNode> NodesToUse(const GlobalFlags& flags) {
   if (!flags.numa) return {};
   std::vector<NumaNode> nodes = ReadNumaNodes();

@@ -37,6 +37,9 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags);
 Result<Act> ParseAct(const std::string& text);
 Result<KvFormats> ParseKvFormats(const GlobalFlags& flags);
 
+// --kv-memory in bytes; nothing: auto.
+Result<std::optional<size_t>> KvMemory(const GlobalFlags& flags);
+
 // Under --numa the nodes to place threads and memory by; none on a machine with one, which is said
 // on standard error.
 std::vector<NumaNode> NodesToUse(const GlobalFlags& flags);

@@ -108,13 +108,13 @@ Status RunOnce(const GlobalFlags& flags, const Session& session, const RunFlags&
   NIBBLE_TRY(const Answer answer, Generate(engine, std::move(request), [&](std::string_view piece) {
                if (!stream) return;
                std::fwrite(piece.data(), 1, piece.size(), stdout);
-               std::fflush(stdout);
+               FlushOutput();
              }));
   if (flags.json) {
     PrintJson(session, answer, own.sampling.seed);
   } else {
     std::fputc('\n', stdout);
-    std::fflush(stdout);
+    FlushOutput();
   }
   if (own.stats) {
     const RunStats stats = MakeRunStats(engine, answer.finish.usage);

@@ -34,9 +34,8 @@ Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
   NIBBLE_TRY(engine_options.kv, ParseKvFormats(flags));
   engine_options.threads = flags.threads;
   engine_options.nodes = NodesToUse(flags);
-  if (flags.kv_memory != "auto") {
-    NIBBLE_TRY(engine_options.kv_memory, ParseSize(flags.kv_memory));
-  }
+  NIBBLE_TRY(const std::optional<size_t> kv_memory, KvMemory(flags));
+  if (kv_memory) engine_options.kv_memory = *kv_memory;
 
   Session session;
   NIBBLE_TRY(session.path, FindModel(flags, model, options.pull));

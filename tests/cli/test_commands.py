@@ -2,11 +2,13 @@
 
 import json
 import math
+import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
-from support import CliTest, nibble, pulled, read_npy, shared
+from support import BINARY, CliTest, nibble, pulled, read_npy, shared
 
 
 class Help(CliTest):
@@ -162,7 +164,8 @@ class Bench(CliTest):
                          {"test", "prompt", "gen", "batch", "depth", "act", "kv", "threads",
                           "tok_s", "tok_s_min", "tok_s_max", "latency_s", "bandwidth_fraction",
                           "bandwidth_fraction_best", "compute_fraction", "compute_fraction_best",
-                          "alternations"})
+                          "alternations", "bandwidth_unsteady", "compute_unsteady"})
+        self.assertIsInstance(found["parameters"], int)
         for row in found["rows"]:
             self.assertGreaterEqual(row["alternations"], 15)
             self.assertGreater(row["bandwidth_fraction"], 0)
@@ -212,8 +215,68 @@ class Bench(CliTest):
         self.assert_refused(nibble("bench", "--random", "tinyllama-1.1b", "--to", "q9"), "q9")
         self.assert_refused(nibble("bench", "--random", "no-such-shape"), "tinyllama-1.1b")
         self.assert_refused(nibble("bench", "shakespeare", "-p", "400"), "400", "256")
-        self.assert_refused(nibble("bench", "shakespeare", "--random", "llama-3-8b"))
+        self.assert_refused(nibble("bench", "shakespeare", "--random", "llama-3-8b"), "both",
+                            "shakespeare", "llama-3-8b")
+        self.assert_refused(nibble("bench"), "MODEL", "--random")
         self.assert_refused(nibble("bench", "shakespeare", "-p", "0", "-n", "0"))
+        self.assert_refused(nibble("bench", "shakespeare", "--to", "q8_0"), "--to", "--random")
+        self.assert_refused(nibble("bench", "shakespeare", "--kv-memory", "much"), "--kv-memory",
+                            "much")
+        self.assert_refused(nibble("bench", "shakespeare", "-p", "200", "--kv-memory", "1KB"),
+                            "--kv-memory", "200")
+        self.assert_refused(nibble("bench", "shakespeare", "-p", "100", "-c", "64"), "--ctx", "64",
+                            "100")
+        self.assert_refused(nibble("bench", "shakespeare", "-b", "65537"), "65536")
+        self.assert_refused(nibble("bench", "--attention-exactness", "--limits"), "--limits")
+        known = nibble("bench", "--random", "tinyllama-1.1b", "--to", "q9").stderr.split("known:")[1]
+        self.assertEqual(len(known.split()), len(set(known.split())))
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as config:
+            config.write('{"model_type": "llama", "num_local_experts": 8}')
+            config.flush()
+            self.assert_refused(nibble("bench", "--random", config.name), "num_local_experts")
+
+    def test_context_and_memory_that_suffice(self):
+        found = self.run_json("bench", "shakespeare", "-p", "64", "-n", "0", "-r", "1", "-c", "64",
+                              "--kv-memory", "64MiB")
+        self.assertEqual(found["rows"][0]["prompt"], 64)
+
+    def test_rows_say_what_is_computed(self):
+        for to, act in (("f16", "f32"), ("q8_0", "int8")):
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as config:
+                config.write(json.dumps({
+                    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+                    "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 96}))
+                config.flush()
+                found = self.run_json("bench", "--random", config.name, "--to", to, "-p", "8", "-n",
+                                      "0", "-r", "1", "--act", "int8")
+            self.assertEqual(found["rows"][0]["act"], act)
+
+    def test_lists_in_a_config_file(self):
+        def rows(text):
+            with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+                file.write(text)
+                file.flush()
+                found = self.run_json("--config", file.name, "bench", "shakespeare", "-r", "1")
+            return [(r["prompt"], r["gen"], r["batch"], r["depth"], r["kv"]) for r in found["rows"]]
+
+        tests = [(p, n, b, d, kv) for kv in ("f16", "f32") for d in (0, 16) for b in (1, 2)
+                 for p, n in ((8, 0), (16, 0), (0, 2))]
+        for text in ('[bench]\nprompt = "8,16"\ngen = 2\nbatch = "1,2"\ndepth = "0,16"\n'
+                     'kv = "f16,f32"\n',
+                     '[bench]\nprompt = [8, 16]\ngen = [2]\nbatch = [1, 2]\ndepth = [0, 16]\n'
+                     'kv = ["f16", "f32"]\n',
+                     'kv = "f16"\n[run]\nkv = "f32"\n[bench]\np = [8, 16]\nn = 2\nb = [1, 2]\n'
+                     'd = [0, 16]\nkv = ["f16", "f32"]\n'):
+            self.assertEqual(rows(text), tests, text)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
+    def test_a_full_disk_is_named(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BINARY, "bench", "shakespeare", "-p", "8", "-n", "0", "-r", "1"],
+                                  stdout=full, stderr=subprocess.PIPE, text=True, timeout=240)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("standard output: No space left on device", done.stderr)
+
 
 
 class Inspect(CliTest):
