@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/statistics.h"
+#include "bench/run_benchmarks.h"
 #include "kernels/attention_kernels.h"
 #include "kernels/float_kernels.h"
 #include "kernels/kernel_table.h"
@@ -145,11 +147,6 @@ class Model {
   int layers_ = 1;
 };
 
-double Median(std::vector<double> x) {
-  std::ranges::nth_element(x, x.begin() + static_cast<ptrdiff_t>(x.size() / 2));
-  return x[x.size() / 2];
-}
-
 // Fused multiply-adds per second of all threads, over about a millisecond.
 double MeasurePeak(ThreadPool& pool, const PeakKernels& peaks) {
   std::atomic<int64_t> macs = 0;
@@ -218,7 +215,5 @@ void Register() {
 
 int main(int argc, char** argv) {
   nibble::Register();
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return nibble::RunBenchmarks(argc, argv);
 }

@@ -5,6 +5,7 @@
 // written once. of_cache is the share of what the fastest plain pass at that size moves (memcpy, or
 // this processor's best y = x + y or maximum): the speed of the first-level cache at 576 and 2,048
 // floats, of the second at 16,384 and of the next at 262,144.
+#include "bench/run_benchmarks.h"
 #include "kernels/elementwise.h"
 
 #include <benchmark/benchmark.h>
@@ -233,8 +234,5 @@ void Register() {
 
 int main(int argc, char** argv) {
   nibble::Register();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return nibble::RunBenchmarks(argc, argv);
 }

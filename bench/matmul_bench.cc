@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "bench/run_benchmarks.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_kernels.h"
@@ -67,6 +68,7 @@ class Fixture {
                     weights_.Needs(act));
       Matmul(table, pool_, act, block, std::span(&task, 1));
     }
+    state.SetLabel(std::string(PeakName(PeakOf(weights_.format(), act))));
     const auto rounds = static_cast<double>(state.iterations());
     state.counters["GB/s"] = benchmark::Counter(
         rounds * static_cast<double>(weights_.bytes().size()) * 1e-9, benchmark::Counter::kIsRate);
@@ -175,8 +177,5 @@ int main(int argc, char** argv) {
       }
     }
   }
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return nibble::RunBenchmarks(argc, argv);
 }

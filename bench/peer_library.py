@@ -2,11 +2,12 @@
 
 import ctypes
 import math
-import os
 import time
 
 import llama_cpp
 import numpy as np
+
+import peer
 
 
 class Context:
@@ -128,12 +129,7 @@ class LibraryPeer:
         return Context(self.model, settings, tokens + 64, a.batch if test == "batch" else 1)
 
     def choices(self, test):
-        """What the peer may try, one setting after the other."""
-        cores = len(os.sched_getaffinity(0))
-        choices = {"threads": sorted({cores, max(1, cores // 2)}, reverse=True),
-                   "flash": [True, False]}
-        if test == "prefill":
-            choices["ubatch"] = self.arguments.ubatch
+        choices = peer.choices(test, self.arguments)
         if test == "batch":
             choices["unified"] = [True, False]
         return choices
@@ -156,7 +152,7 @@ class LibraryPeer:
         vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         bos = llama_cpp.llama_vocab_bos(vocabulary)
         add_bos = llama_cpp.llama_vocab_get_add_bos(vocabulary)
-        context = Context(self.model, {"threads": len(os.sched_getaffinity(0)), "ubatch": size,
+        context = Context(self.model, {"threads": peer.cores(), "ubatch": size,
                                        "flash": False}, size)
         losses = []
         for number in range(windows):

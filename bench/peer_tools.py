@@ -2,9 +2,10 @@
 ik_llama.cpp's: one of compare.py's peers."""
 
 import json
-import os
 import re
 import subprocess
+
+import peer
 
 
 class ToolsPeer:
@@ -52,16 +53,17 @@ class ToolsPeer:
             return ["-fa", "on" if on else "off"]
         return ["-fa"] if on else []
 
-    def batched(self, settings):
-        a = self.arguments
-        tokens = (a.depth + a.batch_steps) * a.batch
-        out, err = self.tool("llama-batched-bench", "-c", tokens + 64 * a.batch, "-b", 2048,
-                             "-npp", a.depth, "-ntg", a.batch_steps, "-npl", a.batch,
+    def batched(self, settings, sequences, steps):
+        """Generation behind a prompt of `depth` tokens; llama-bench begins at depth 0."""
+        depth = self.arguments.depth
+        tokens = (depth + steps) * sequences
+        out, err = self.tool("llama-batched-bench", "-c", tokens + 64 * sequences, "-b", 2048,
+                             "-npp", depth, "-ntg", steps, "-npl", sequences,
                              *self.switches(settings))
         # | PP | TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s | T s | S t/s |
         for line in (out + err).splitlines():
             cells = [cell.strip() for cell in line.split("|")[1:-1]]
-            if len(cells) >= 8 and cells[2] == str(a.batch):
+            if len(cells) >= 8 and cells[2] == str(sequences):
                 return float(cells[7])
         raise RuntimeError(f"llama-batched-bench printed no row: {(out + err)[-600:]}")
 
@@ -70,16 +72,11 @@ class ToolsPeer:
         if test == "prefill":
             return self.bench(settings, "-p", a.prompt, "-n", 0)
         if test == "generation":
-            return self.bench(settings, "-p", 0, "-n", a.generate)
-        return self.batched(settings)
+            return self.batched(settings, 1, a.generate)
+        return self.batched(settings, a.batch, a.batch_steps)
 
     def choices(self, test):
-        cores = len(os.sched_getaffinity(0))
-        choices = {"threads": sorted({cores, max(1, cores // 2)}, reverse=True),
-                   "flash": [True, False]}
-        if test == "prefill":
-            choices["ubatch"] = self.arguments.ubatch
-        return choices
+        return peer.choices(test, self.arguments)
 
     def use(self, test, settings):
         self.settings[test] = settings
@@ -88,7 +85,7 @@ class ToolsPeer:
         return self.rate(test, self.settings[test])
 
     def perplexity(self, windows, size):
-        settings = {"threads": len(os.sched_getaffinity(0)), "ubatch": 512, "flash": False}
+        settings = {"threads": peer.cores(), "ubatch": 512, "flash": False}
         out, err = self.tool("llama-perplexity", "-f", self.arguments.text, "-c", size, "-b", 512,
                              "--chunks", windows, *self.switches(settings))
         found = re.search(r"Final estimate: PPL.*=\s*([0-9.]+)\s*\+/-", out + err)

@@ -32,7 +32,7 @@ def plain(name):
 
 
 def run(arguments, program, pattern, repetitions=None):
-    """{benchmark name: {counter: median}} of the names that match the pattern."""
+    """{benchmark name: {counter: median}} of the names that match the pattern; "label" its label."""
     command = [arguments.bin / program, f"--benchmark_filter={pattern}", "--benchmark_format=json",
                f"--benchmark_min_time={arguments.min_time}",
                f"--benchmark_repetitions={repetitions or arguments.repetitions}",
@@ -51,8 +51,12 @@ def run(arguments, program, pattern, repetitions=None):
                        "cpu_share") or key.endswith("_ns"):
                 scale = NS[entry["time_unit"]] if key == "real_time" else 1
                 found[name][key].append(value * scale)
-    return {name: {key: statistics.median(values) for key, values in counters.items()}
-            for name, counters in found.items()}
+    result = {name: {key: statistics.median(values) for key, values in counters.items()}
+              for name, counters in found.items()}
+    for entry in entries:
+        if entry.get("label") and plain(entry["run_name"]) in result:
+            result[plain(entry["run_name"])]["label"] = entry["label"]
+    return result
 
 
 def table(heads, rows):
@@ -73,14 +77,6 @@ def matmul_names(arguments):
     return [plain(name) for name in listed]
 
 
-def peak_kind(name):
-    """Formats of up to four bits have the faster multiply on AVX2; f32 is its own."""
-    if "/act_f32/" in name:
-        return "f32"
-    four = ("q2_k", "q3_k", "q4_", "q4_k", "iq4", "mxfp4", "nvfp4")
-    return "int4" if name.startswith(four) else "int8"
-
-
 def print_matmul(arguments):
     """Few tokens with all threads, as share of read bandwidth; 256 with one, of its peak."""
     names = matmul_names(arguments)
@@ -95,12 +91,12 @@ def print_matmul(arguments):
                 key = f"{name}/act_{act}/{isa}"
                 if not any(n.startswith(key + "/") for n in names):
                     continue
-                kind = peak_kind(key)
                 tokens = "|".join(map(str, few))
                 found = run(arguments, "matmul_bench",
                             f"^({key}/tokens_({tokens})/workers_{workers}(/.*)?|{key}/tokens_256/"
-                            f"workers_1(/.*)?|peak/{kind}/{isa}|read/workers_{workers}(/.*)?)$")
+                            f"workers_1(/.*)?|peak/[a-z0-9]+/{isa}|read/workers_{workers}(/.*)?)$")
                 read = found[f"read/workers_{workers}"]["GB/s"]
+                kind = found[f"{key}/tokens_256/workers_1"]["label"]
                 peak = found[f"peak/{kind}/{isa}"]["GMAC/s"]
                 row = [name, f"{read:.0f}", f"{peak:.0f}"]
                 for t in few:

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/run_benchmarks.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
 
@@ -175,8 +176,5 @@ void Register() {
 
 int main(int argc, char** argv) {
   nibble::Register();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return nibble::RunBenchmarks(argc, argv);
 }

@@ -11,79 +11,113 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "container/gguf.h"
 #include "container/gguf_writer.h"
 #include "model/config/format_mix.h"
+#include "model/config/gguf_config.h"
 #include "model/config/hf_config.h"
 #include "model/config/random_model.h"
 
 namespace nibble {
 namespace {
 
-void WriteShape(const ModelConfig& config, GgufWriter& writer) {
-  const std::string prefix = config.architecture + ".";
-  const auto set = [&](const char* key, int value) {
-    writer.SetUint32(prefix + key, static_cast<uint32_t>(value));
-  };
-  writer.SetString("general.architecture", config.architecture);
-  writer.SetString("general.name", "random weights");
-  set("block_count", static_cast<int>(config.layers.size()));
-  set("context_length", config.context_length);
-  set("embedding_length", config.width);
-  set("feed_forward_length", config.ffn_width);
-  set("attention.head_count", config.heads);
-  set("attention.head_count_kv", config.kv_heads);
-  set("attention.key_length", config.head_dim);
-  set("attention.value_length", config.head_dim);
-  set("rope.dimension_count", config.ropes[0].dims);
-  set("vocab_size", config.vocabulary);
-  writer.SetFloat32(prefix + "attention.layer_norm_rms_epsilon", config.norm_eps);
-  writer.SetFloat32(prefix + "rope.freq_base", static_cast<float>(config.ropes[0].theta));
-}
-
-// Only what the keys above can say.
+// Only what GGUF's keys can say, and matrices that have block formats.
 Status CheckShape(const ModelConfig& config) {
-  bool plain = config.norm == NormKind::kRms && !config.post_norms && config.ropes.size() == 1 &&
-               config.ropes[0].scaling == RopeScaling::kNone;
-  for (const LayerConfig& layer : config.layers) plain = plain && layer.window == 0;
+  const bool plain = config.norm == NormKind::kRms &&
+                     (config.ropes.empty() || (config.ropes[0].scaling != RopeScaling::kLongRope &&
+                                               config.ropes[0].scaling != RopeScaling::kLlama3));
   if (plain) return {};
-  return BadInput("{}: only shapes like llama's and qwen's can be written", config.architecture);
+  return BadInput(
+      "{}: shapes with layer norms, or with llama3 or longrope rotation, cannot be "
+      "written",
+      config.architecture);
 }
 
-// A prefix of the donor's vocabulary, with those merges whose result is in it.
+// What the donor says of its tokens, beside their texts; empty where it says nothing.
+struct TokenLists {
+  std::vector<int64_t> types;
+  std::vector<float> scores;
+};
+
+Result<TokenLists> ReadLists(const GgufFile& donor, size_t tokens) {
+  TokenLists lists;
+  if (donor.Has("tokenizer.ggml.token_type")) {
+    NIBBLE_TRY(lists.types, donor.GetInts("tokenizer.ggml.token_type"));
+  }
+  if (donor.Has("tokenizer.ggml.scores")) {
+    NIBBLE_TRY(lists.scores, donor.GetFloats("tokenizer.ggml.scores"));
+  }
+  for (const auto& [key, count] :
+       {std::pair{"token_type", lists.types.size()}, std::pair{"scores", lists.scores.size()}}) {
+    if (count == 0 || count >= tokens) continue;
+    return BadInput("tokenizer.ggml.{}: {} entries for {} tokens", key, count, tokens);
+  }
+  return lists;
+}
+
+// Those merges of which all parts are in a vocabulary.
+Status WriteMerges(const GgufFile& donor, const std::set<std::string_view>& known,
+                   GgufWriter& writer) {
+  if (!donor.Has("tokenizer.ggml.merges")) return {};
+  NIBBLE_TRY(auto merges, donor.GetStrings("tokenizer.ggml.merges"));
+  std::erase_if(merges, [&](std::string_view merge) {
+    const size_t space = merge.find(' ', 1);
+    if (space == std::string_view::npos) return true;
+    const std::string_view left = merge.substr(0, space);
+    const std::string_view right = merge.substr(space + 1);
+    return !known.contains(left) || !known.contains(right) ||
+           !known.contains(std::string(left) + std::string(right));
+  });
+  writer.SetStrings("tokenizer.ggml.merges", merges);
+  return {};
+}
+
+// A prefix of the donor's vocabulary, filled up with tokens that no text contains. Ids of special
+// tokens that are cut off become the last one's.
 Status WriteTokenizer(const GgufFile& donor, int vocabulary, GgufWriter& writer) {
+  constexpr int32_t kNormal = 1;
+  constexpr int32_t kUnused = 5;
+  constexpr float kNeverMerged = -1e9F;
+  constexpr std::string_view kPrefix = "tokenizer.ggml.";
   NIBBLE_TRY(const auto donor_tokens, donor.GetStrings("tokenizer.ggml.tokens"));
-  NIBBLE_TRY(const auto donor_types, donor.GetInts("tokenizer.ggml.token_type"));
+  NIBBLE_TRY(const TokenLists lists, ReadLists(donor, donor_tokens.size()));
   std::vector<std::string> names;
   std::vector<int32_t> types;
+  std::vector<float> scores;
   std::set<std::string_view> known;
   for (size_t i = 0; i < static_cast<size_t>(vocabulary); ++i) {
-    constexpr int32_t kUnused = 5;
     const bool taken = i < donor_tokens.size();
-    names.push_back(taken ? std::string(donor_tokens[i]) : fmt::format("<unused{}>", i));
-    types.push_back(taken ? static_cast<int32_t>(donor_types[i]) : kUnused);
-    if (taken) known.insert(donor_tokens[i]);
+    names.push_back(taken ? std::string(donor_tokens[i]) : fmt::format("<|filler {}|>", i));
+    if (!taken) {
+      types.push_back(kUnused);
+      scores.push_back(kNeverMerged);
+      continue;
+    }
+    types.push_back(lists.types.empty() ? kNormal : static_cast<int32_t>(lists.types[i]));
+    scores.push_back(lists.scores.empty() ? 0 : lists.scores[i]);
+    known.insert(donor_tokens[i]);
   }
   const std::vector<std::string_view> tokens(names.begin(), names.end());
   writer.SetStrings("tokenizer.ggml.tokens", tokens);
   writer.SetInt32s("tokenizer.ggml.token_type", types);
-  if (donor.Has("tokenizer.ggml.merges")) {
-    NIBBLE_TRY(auto merges, donor.GetStrings("tokenizer.ggml.merges"));
-    std::erase_if(merges, [&](std::string_view merge) {
-      const size_t space = merge.find(' ', 1);
-      const std::string_view left = merge.substr(0, space);
-      const std::string_view right = merge.substr(space + 1);
-      return !known.contains(left) || !known.contains(right) ||
-             !known.contains(std::string(left) + std::string(right));
-    });
-    writer.SetStrings("tokenizer.ggml.merges", merges);
-  }
-  for (const char* key : {"model", "pre", "bos_token_id", "eos_token_id", "unknown_token_id",
-                          "padding_token_id", "add_bos_token", "add_space_prefix"}) {
-    const GgufEntry* entry = donor.Find(std::string("tokenizer.ggml.") + key);
-    if (entry != nullptr) NIBBLE_RETURN_IF_ERROR(writer.Copy(*entry));
+  if (!lists.scores.empty()) writer.SetFloat32s("tokenizer.ggml.scores", scores);
+  NIBBLE_RETURN_IF_ERROR(WriteMerges(donor, known, writer));
+  for (const GgufEntry& entry : donor.metadata()) {
+    if (!entry.key.starts_with(kPrefix)) continue;
+    if (entry.type == GgufType::kArray) continue;  // one entry per token, or merges: done above
+    int64_t id = 0;
+    const bool is_id = entry.key.ends_with("_token_id");
+    if (is_id) {
+      NIBBLE_TRY(id, donor.GetInt(entry.key));
+    }
+    if (is_id && (id < 0 || id >= vocabulary)) {
+      writer.SetUint32(entry.key, static_cast<uint32_t>(vocabulary - 1));
+    } else {
+      NIBBLE_RETURN_IF_ERROR(writer.Copy(entry));
+    }
   }
   return {};
 }
@@ -108,10 +142,7 @@ std::vector<std::byte> Shuffled(const SourceTensor& tensor, uint64_t& state) {
 }
 
 Result<std::string> ReadShape(const std::string& shape) {
-  if (!shape.ends_with(".json")) {
-    NIBBLE_TRY(const std::string_view config, ShapeByName(shape));
-    return std::string(config);
-  }
+  if (!shape.ends_with(".json")) return ShapeByName(shape);
   std::ifstream file(shape);
   if (!file) return IoError("{}: cannot open", shape);
   return std::string((std::istreambuf_iterator<char>(file)), {});
@@ -127,7 +158,8 @@ Status Write(const std::string& shape, const std::string& format, const std::str
   NIBBLE_TRY(const GgufFile donor, GgufFile::Open(donor_path));
   NIBBLE_TRY(const RandomTensors random, MakeRandomTensors(hf.config, hf.architecture->gguf, mix));
   GgufWriter writer;
-  WriteShape(hf.config, writer);
+  WriteGgufConfig(hf.config, writer);
+  writer.SetString("general.name", "random weights");
   NIBBLE_RETURN_IF_ERROR(WriteTokenizer(donor, hf.config.vocabulary, writer));
   for (const SourceTensor& tensor : random.source.tensors()) {
     const std::span<const uint64_t> shape_of(tensor.shape.data(), static_cast<size_t>(tensor.rank));

@@ -7,80 +7,16 @@
 #include <string>
 
 #include "engine/check_request.h"
-#include "engine/event_stream.h"
-#include "engine/fake_executor.h"
-#include "kernels/kernel_table.h"
-#include "kv/invariants.h"
+#include "engine/core_fixture.h"
 
 namespace nibble {
 namespace {
 
 using testing::FakeExecutor;
-using testing::ListTokenizer;
+using testing::TokensOf;
+using Fixture = testing::CoreFixture;
 
-constexpr int kVocabulary = 40;
-
-std::vector<std::string> Texts() {
-  std::vector<std::string> texts;
-  for (int i = 0; i < kVocabulary; ++i) texts.push_back("<" + std::to_string(i) + ">");
-  return texts;
-}
-
-struct Setup {
-  SchedulerLimits limits = {};
-  std::vector<PoolSpec> pools = {{.pages = 200}, {.pages = 200, .window = 50}};
-  int max_context = 1000;
-  std::vector<std::string> texts = Texts();
-  std::vector<int> end = {};
-};
-
-// A core over a fake model, driven by hand.
-class Fixture {
- public:
-  explicit Fixture(const Setup& setup = {})
-      : tokenizer_(ListTokenizer(setup.texts, setup.end)),
-        executor_(static_cast<int>(setup.texts.size()), setup.pools),
-        core_(executor_, tokenizer_, KernelsFor(Isa::kScalar),
-              {.max_context = setup.max_context,
-               .limits = setup.limits,
-               .pools = setup.pools,
-               .clock = [this] { return time_ += 1; }}) {}
-
-  std::shared_ptr<EventStream> Submit(Request request) {
-    auto stream = std::make_shared<EventStream>(request.n);
-    const auto accepted = core_.Accept(std::move(request));
-    EXPECT_TRUE(accepted) << accepted.error().message;
-    core_.Start(RequestId{++last_id_}, *accepted, stream, time_);
-    return stream;
-  }
-  RequestId last_id() const { return RequestId{last_id_}; }
-
-  bool Step() {
-    const bool stepped = core_.RunStep();
-    const auto problem = FindPageProblem(core_.scheduler().book(), core_.scheduler().AllPages());
-    EXPECT_FALSE(problem) << *problem;
-    return stepped;
-  }
-  void RunToEnd() {
-    while (Step()) {
-    }
-  }
-  Answer Ask(Request request) {
-    auto stream = Submit(std::move(request));
-    RunToEnd();
-    return Collect(*stream)[0];
-  }
-
-  FakeExecutor& executor() { return executor_; }
-  EngineCore& core() { return core_; }
-
- private:
-  double time_ = 0;
-  uint64_t last_id_ = 0;
-  Tokenizer tokenizer_;
-  FakeExecutor executor_;
-  EngineCore core_;
-};
+constexpr int kVocabulary = testing::kCoreVocabulary;
 
 std::vector<TokenId> Ids(std::initializer_list<int> ids) {
   std::vector<TokenId> out;
@@ -91,12 +27,6 @@ std::vector<TokenId> Ids(std::initializer_list<int> ids) {
 std::vector<TokenId> RandomIds(std::mt19937& random, int n, int below = kVocabulary) {
   std::vector<TokenId> ids;
   for (int i = 0; i < n; ++i) ids.emplace_back(static_cast<int>(random() % below));
-  return ids;
-}
-
-std::vector<int> TokensOf(const Answer& answer) {
-  std::vector<int> ids;
-  for (const TokenEvent& event : answer.tokens) ids.push_back(event.id.value());
   return ids;
 }
 

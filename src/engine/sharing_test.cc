@@ -4,82 +4,32 @@
 #include <cmath>
 #include <memory>
 #include <random>
-#include <string>
+#include <utility>
+#include <vector>
 
-#include "engine/engine_core.h"
-#include "engine/event_stream.h"
-#include "engine/fake_executor.h"
+#include "engine/core_fixture.h"
 #include "engine/fit_step_price.h"
-#include "kernels/kernel_table.h"
-#include "kv/invariants.h"
 
 namespace nibble {
 namespace {
 
-constexpr int kWords = 40;
+using testing::CoreFixture;
+using testing::CoreSetup;
+using testing::TokensOf;
 
-// A core over a fake model, driven by hand.
-class SharingFixture {
- public:
-  explicit SharingFixture(std::vector<PoolSpec> pools = {{.pages = 200},
-                                                         {.pages = 200, .window = 50}},
-                          bool cache = true)
-      : tokenizer_(testing::ListTokenizer(std::vector<std::string>(kWords, "x"))),
-        executor_(kWords, pools),
-        core_(executor_, tokenizer_, KernelsFor(Isa::kScalar),
-              {.max_context = 1000,
-               .limits = {.max_rows = 64},
-               .pools = pools,
-               .pages = {.prefix_cache = cache},
-               .clock = [this] { return time_ += 1; }}) {}
-
-  std::shared_ptr<EventStream> Submit(Request request) {
-    auto stream = std::make_shared<EventStream>(request.n);
-    const auto accepted = core_.Accept(std::move(request));
-    EXPECT_TRUE(accepted) << accepted.error().message;
-    core_.Start(RequestId{++last_id_}, *accepted, stream, time_);
-    return stream;
-  }
-  bool Step() {
-    const bool stepped = core_.RunStep();
-    EXPECT_EQ(FindPageProblem(core_.scheduler().book(), core_.scheduler().AllPages()).value_or(""),
-              "");
-    return stepped;
-  }
-  std::vector<Answer> Ask(Request request) {
-    const int n = request.n;
-    auto stream = Submit(std::move(request));
-    while (Step()) {
-    }
-    return Collect(*stream, n);
-  }
-  EngineCore& core() { return core_; }
-  testing::FakeExecutor& executor() { return executor_; }
-  RequestId last_id() const { return RequestId{last_id_}; }
-
- private:
-  double time_ = 0;
-  uint64_t last_id_ = 0;
-  Tokenizer tokenizer_;
-  testing::FakeExecutor executor_;
-  EngineCore core_;
-};
+CoreSetup Sharing(std::vector<PoolSpec> pools = CoreSetup{}.pools, bool cache = true) {
+  return {.limits = {.max_rows = 64}, .pools = std::move(pools), .prefix_cache = cache};
+}
 
 Request Random(int prompt, int answer, uint32_t seed) {
   std::mt19937 random(seed);
   Request request{.max_tokens = answer};
   for (int i = 0; i < prompt; ++i) {
-    request.prompt.emplace_back(static_cast<int>(random() % kWords));
+    request.prompt.emplace_back(static_cast<int>(random() % testing::kCoreVocabulary));
   }
   request.sampling.temperature = 1;
   request.sampling.seed = seed;
   return request;
-}
-
-std::vector<int> IdsOf(const Answer& answer) {
-  std::vector<int> ids;
-  for (const TokenEvent& event : answer.tokens) ids.push_back(event.id.value());
-  return ids;
 }
 
 // The forms of pages that a fork and a hit may meet.
@@ -99,8 +49,8 @@ TEST(Choices, AreTheSameAsOneByOneAndShareThePrompt) {
       for (const int prompt : {1, 31, 64, 150}) {
         Request request = Random(prompt, 40, 7);
         request.n = 4;
-        SharingFixture fixture(pools, cache);
-        const std::vector<Answer> answers = fixture.Ask(request);
+        CoreFixture fixture(Sharing(pools, cache));
+        const std::vector<Answer> answers = fixture.AskAll(request);
         // Where a prompt ends with a sealed page its open form is gone, and the others compute
         // that page again.
         const bool sealed = prompt == 64 && pools[0].open_pages > 0 && pools[0].unit_pages == 1;
@@ -114,13 +64,14 @@ TEST(Choices, AreTheSameAsOneByOneAndShareThePrompt) {
         // Alone: as a choice of a request that shares nothing with anybody.
         for (int choice = 0; choice < 4; ++choice) {
           Request all = request;
-          SharingFixture apart(pools, false);
+          CoreFixture apart(Sharing(pools, false));
           all.n = choice + 1;
-          EXPECT_EQ(IdsOf(apart.Ask(all)[choice]), IdsOf(answers[choice])) << choice;
+          EXPECT_EQ(TokensOf(apart.AskAll(all)[choice]), TokensOf(answers[choice])) << choice;
         }
         request.n = 1;
-        EXPECT_EQ(IdsOf(SharingFixture(pools, false).Ask(request)[0]), IdsOf(answers[0]));
-        EXPECT_NE(IdsOf(answers[0]), IdsOf(answers[1]));
+        EXPECT_EQ(TokensOf(CoreFixture(Sharing(pools, false)).AskAll(request)[0]),
+                  TokensOf(answers[0]));
+        EXPECT_NE(TokensOf(answers[0]), TokensOf(answers[1]));
       }
     }
   }
@@ -128,31 +79,32 @@ TEST(Choices, AreTheSameAsOneByOneAndShareThePrompt) {
 
 TEST(PrefixCache, AnswersAreTheSameWithItAndWithout) {
   for (const std::vector<PoolSpec>& pools : AllPools()) {
-    SharingFixture with(pools, true);
+    CoreFixture with(Sharing(pools, true));
     int cached = 0;
     for (uint32_t i = 0; i < 12; ++i) {
       Request request = Random(200, 30, 1);  // a common beginning
       request.prompt.resize(100 + 31 * (i % 4));
       for (const TokenId token : Random(20, 1, 100 + i % 3).prompt) request.prompt.push_back(token);
       request.sampling.seed = i;
-      const Answer answer = with.Ask(request)[0];
+      const Answer answer = with.AskAll(request)[0];
       cached += answer.finish.usage.cached_prompt_tokens;
-      EXPECT_EQ(IdsOf(answer), IdsOf(SharingFixture(pools, false).Ask(request)[0])) << i;
+      EXPECT_EQ(TokensOf(answer), TokensOf(CoreFixture(Sharing(pools, false)).AskAll(request)[0]))
+          << i;
     }
     EXPECT_GT(cached, 300);
   }
 }
 
 TEST(PrefixCache, CountsWhatItGave) {
-  SharingFixture fixture;
+  CoreFixture fixture(Sharing());
   const Request request = Random(100, 2, 3);
-  EXPECT_EQ(fixture.Ask(request)[0].finish.usage.cached_prompt_tokens, 0);
-  EXPECT_EQ(fixture.Ask(request)[0].finish.usage.cached_prompt_tokens, 96);
+  EXPECT_EQ(fixture.AskAll(request)[0].finish.usage.cached_prompt_tokens, 0);
+  EXPECT_EQ(fixture.AskAll(request)[0].finish.usage.cached_prompt_tokens, 96);
   EXPECT_EQ(fixture.core().scheduler().counters().cached_tokens, 96);
 }
 
 TEST(PrefixCache, ARequestThatFailsHarmsNobodyWithItsPrefix) {
-  SharingFixture fixture;
+  CoreFixture fixture(Sharing());
   fixture.executor().poison = TokenId{13};
   Request good = Random(100, 10, 3);
   for (TokenId& token : good.prompt) token = TokenId{token.value() % 13};
@@ -161,16 +113,16 @@ TEST(PrefixCache, ARequestThatFailsHarmsNobodyWithItsPrefix) {
   good.sampling.temperature = bad.sampling.temperature = 0;
   for (int i = 0; i < 3; ++i) {
     auto failing = fixture.Submit(bad);
-    const Answer answer = fixture.Ask(good)[0];
+    const Answer answer = fixture.AskAll(good)[0];
     EXPECT_EQ(Collect(*failing)[0].finish.reason, FinishReason::kError);
-    SharingFixture alone;
+    CoreFixture alone(Sharing());
     alone.executor().poison = TokenId{13};
-    EXPECT_EQ(IdsOf(answer), IdsOf(alone.Ask(good)[0]));
+    EXPECT_EQ(TokensOf(answer), TokensOf(alone.AskAll(good)[0]));
   }
 }
 
 TEST(Choices, CancelEndsAllOfThemAndFreesTheirPages) {
-  SharingFixture fixture;
+  CoreFixture fixture(Sharing());
   Request request = Random(100, 400, 5);
   request.n = 5;
   auto stream = fixture.Submit(request);
@@ -187,33 +139,33 @@ TEST(BestOf, GivesThoseWithTheHighestMeanLogprob) {
   Request request = Random(50, 12, 9);
   request.logprobs = 0;
   request.n = 6;
-  const std::vector<Answer> all = SharingFixture().Ask(request);
+  const std::vector<Answer> all = CoreFixture(Sharing()).AskAll(request);
   std::vector<std::pair<double, std::vector<int>>> ranked;
   for (const Answer& answer : all) {
     double sum = 0;
     for (const TokenEvent& token : answer.tokens) sum += token.logprob;
-    ranked.emplace_back(sum / static_cast<double>(answer.tokens.size()), IdsOf(answer));
+    ranked.emplace_back(sum / static_cast<double>(answer.tokens.size()), TokensOf(answer));
   }
   std::ranges::stable_sort(ranked, [](auto& a, auto& b) { return a.first > b.first; });
   request.n = 2;
   request.best_of = 6;
   request.logprobs = -1;
-  const std::vector<Answer> best = SharingFixture().Ask(request);
+  const std::vector<Answer> best = CoreFixture(Sharing()).AskAll(request);
   ASSERT_EQ(best.size(), 2U);
-  EXPECT_EQ(IdsOf(best[0]), ranked[0].second);
-  EXPECT_EQ(IdsOf(best[1]), ranked[1].second);
+  EXPECT_EQ(TokensOf(best[0]), ranked[0].second);
+  EXPECT_EQ(TokensOf(best[1]), ranked[1].second);
   EXPECT_EQ(best[0].tokens[0].logprob, 0);  // nobody asked for them
   EXPECT_EQ(best[1].finish.choice, 1);
   request.best_of = 1;
-  EXPECT_FALSE(SharingFixture().core().Check(request));
+  EXPECT_FALSE(CoreFixture(Sharing()).core().Check(request));
   request.best_of = 129;
-  EXPECT_FALSE(SharingFixture().core().Check(request));
+  EXPECT_FALSE(CoreFixture(Sharing()).core().Check(request));
 }
 
 // A step takes 10 s, 1 s a row beyond the eighth, and half a second for logits.
 TEST(FitStepPrice, FindsTheTableOfAModelThatKeepsIt) {
   const std::vector<PoolSpec> pools = {{.pages = 100}};
-  testing::FakeExecutor executor(kWords, pools);
+  testing::FakeExecutor executor(testing::kCoreVocabulary, pools);
   double now = 0;
   executor.before = [&](const ExecuteInput& input) -> Status {
     now += 10 + std::max(0, static_cast<int>(input.tokens.size()) - 8) +

@@ -11,6 +11,7 @@ namespace {
 
 using testing::AttentionCase;
 using testing::AttentionFixture;
+using testing::AttentionWay;
 using testing::Bits;
 using testing::FloatTable;
 
@@ -63,19 +64,9 @@ class SealedAttentionTest : public ::testing::TestWithParam<std::tuple<Isa, KvFo
 TEST_P(SealedAttentionTest, FollowsTheFormulaAndTheTwin) {
   unsigned seed = 1;
   for (const AttentionCase& c : VariedCases(format())) {
-    constexpr int kTokens = 175;  // kivi: one unit sealed, one open
-    AttentionFixture f(c, kTokens, seed += 3);
-    const auto out = f.RunInChunks(kernels_, alone_, kTokens);
-    const auto twin = f.RunInChunks(FloatTable(Isa::kScalar), alone_, kTokens);
-    ASSERT_EQ(Bits(out), Bits(twin))
-        << "head_dim " << c.shape.head_dim << " heads " << c.shape.heads << " k "
-        << TraitsOf(c.k).name << " v " << TraitsOf(c.v).name << " window " << c.shape.window;
-    for (const int token : {0, 31, 32, 64, 127, 128, 130, 174}) {
-      for (int head = 0; head < c.shape.heads; ++head) {
-        f.ExpectNear(token, head,
-                     &out[static_cast<size_t>(token) * f.q_cols() + head * c.shape.head_dim]);
-      }
-    }
+    // kivi: one unit sealed, one open.
+    ExpectFormulaAndTwin(kernels_, c, 175, seed += 3, {0, 31, 32, 64, 127, 128, 130, 174});
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -84,18 +75,10 @@ TEST_P(SealedAttentionTest, ChunksAndThreadsDoNotMatter) {
     AttentionCase windowed = Case(6, 2, 16, format(), format(), act);
     windowed.shape.window = 301;
     for (const AttentionCase& c : {Case(6, 2, 16, format(), format(), act), windowed}) {
-      const int tokens = isa() == Isa::kScalar ? 290 : 1100;
-      AttentionFixture f(c, tokens, 5);
-      const auto want = Bits(f.RunInChunks(kernels_, alone_, tokens));
-      struct Way {
-        int threads;
-        int chunk;
-      };
-      for (const auto& [threads, chunk] : {Way{1, 133}, {1, 32}, {2, 7}, {2, 1}, {5, 129}}) {
-        if (isa() == Isa::kScalar && chunk < 32) continue;  // slow
-        ThreadPool pool(threads);
-        ASSERT_EQ(Bits(f.RunInChunks(kernels_, pool, chunk)), want) << threads << " " << chunk;
-      }
+      constexpr AttentionWay kWays[] = {{1, 133}, {1, 32}, {5, 129}, {2, 7}, {2, 1}};
+      const bool slow = isa() == Isa::kScalar;  // and short chunks are the slowest
+      ExpectSameBits(kernels_, c, slow ? 290 : 1100, std::span(kWays).first(slow ? 3 : 5));
+      if (HasFatalFailure()) return;
     }
   }
 }

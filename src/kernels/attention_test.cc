@@ -14,6 +14,7 @@ namespace {
 
 using testing::AttentionCase;
 using testing::AttentionFixture;
+using testing::AttentionWay;
 using testing::Bits;
 using testing::FloatTable;
 
@@ -71,18 +72,8 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
 TEST_P(AttentionTest, FollowsTheFormulaAndTheTwin) {
   unsigned seed = 1;
   for (const AttentionCase& c : VariedCases()) {
-    constexpr int kTokens = 75;
-    AttentionFixture f(c, kTokens, seed += 3);
-    const auto out = f.RunInChunks(kernels_, alone_, kTokens);
-    const auto twin = f.RunInChunks(FloatTable(Isa::kScalar), alone_, kTokens);
-    ASSERT_EQ(Bits(out), Bits(twin)) << "head_dim " << c.shape.head_dim << " heads "
-                                     << c.shape.heads << " window " << c.shape.window;
-    for (int token : {0, 1, 31, 32, 33, 63, 64, 74}) {
-      for (int head = 0; head < c.shape.heads; ++head) {
-        f.ExpectNear(token, head,
-                     &out[static_cast<size_t>(token) * f.q_cols() + head * c.shape.head_dim]);
-      }
-    }
+    ExpectFormulaAndTwin(kernels_, c, 75, seed += 3, {0, 1, 31, 32, 33, 63, 64, 74});
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -95,16 +86,9 @@ TEST_P(AttentionTest, ChunksAndThreadsDoNotMatter) {
   for (const AttentionCase& c : {plain, windowed, one_head}) {
     // Three splits, the last one short; two for the slow twin.
     const int tokens = GetParam() == Isa::kScalar ? 540 : 1100;
-    AttentionFixture f(c, tokens, 5);
-    const auto want = Bits(f.RunInChunks(kernels_, alone_, tokens));
-    struct Way {
-      int threads;
-      int chunk;
-    };
-    for (const auto& [threads, chunk] : {Way{1, 333}, {1, 32}, {2, 7}, {2, 1}, {5, 129}}) {
-      ThreadPool pool(threads);
-      ASSERT_EQ(Bits(f.RunInChunks(kernels_, pool, chunk)), want) << threads << " " << chunk;
-    }
+    constexpr AttentionWay kWays[] = {{1, 333}, {1, 32}, {2, 7}, {2, 1}, {5, 129}};
+    ExpectSameBits(kernels_, c, tokens, kWays);
+    if (HasFatalFailure()) return;
   }
 }
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "format/small_float.h"
@@ -129,5 +131,39 @@ class AttentionFixture {
   std::vector<PageId> pages_;
   std::vector<PageId> sealed_pages_;
 };
+
+// All rows in one step: the scalar twin's bits, and near the formula at some tokens.
+inline void ExpectFormulaAndTwin(const KernelTable& kernels, const AttentionCase& c, int tokens,
+                                 unsigned seed, std::initializer_list<int> tokens_checked) {
+  AttentionFixture f(c, tokens, seed);
+  ThreadPool alone(1);
+  const auto out = f.RunInChunks(kernels, alone, tokens);
+  const auto twin = f.RunInChunks(FloatTable(Isa::kScalar), alone, tokens);
+  ASSERT_EQ(Bits(out), Bits(twin))
+      << "head_dim " << c.shape.head_dim << " heads " << c.shape.heads << " k "
+      << TraitsOf(c.k).name << " v " << TraitsOf(c.v).name << " window " << c.shape.window;
+  for (const int token : tokens_checked) {
+    for (int head = 0; head < c.shape.heads; ++head) {
+      f.ExpectNear(token, head,
+                   &out[static_cast<size_t>(token) * f.q_cols() + head * c.shape.head_dim]);
+    }
+  }
+}
+
+struct AttentionWay {
+  int threads;
+  int chunk;  // rows of a step
+};
+// The bits of all rows in one step by one thread, in other ways too.
+inline void ExpectSameBits(const KernelTable& kernels, const AttentionCase& c, int tokens,
+                           std::span<const AttentionWay> ways) {
+  AttentionFixture f(c, tokens, 5);
+  ThreadPool alone(1);
+  const auto want = Bits(f.RunInChunks(kernels, alone, tokens));
+  for (const auto& [threads, chunk] : ways) {
+    ThreadPool pool(threads);
+    ASSERT_EQ(Bits(f.RunInChunks(kernels, pool, chunk)), want) << threads << " " << chunk;
+  }
+}
 
 }  // namespace nibble::testing

@@ -18,9 +18,10 @@ echo '[ { "n_prompt": 8, "avg_ts": 123.5, "stddev_ts": 0.0 } ]'
 BATCHED = """#!/bin/sh
 if [ "$3" = "" ]; then echo '-fa, --flash-attn (auto|on|off|0|1)'; exit 0; fi
 echo "batched $@" >> "$(dirname "$0")/calls"
+case "$*" in *"-npl 1 "*) b=1; rate=55.5 ;; *) b=2; rate=77.25 ;; esac
 echo '|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |'
 echo '|-------|--------|------|--------|----------|----------|----------|----------|'
-echo '|     4 |      3 |    2 |     14 |    0.100 |    80.00 |    0.080 |    77.25 |'
+echo "|     4 |      3 |    $b |     14 |    0.100 |    80.00 |    0.080 |    $rate |"
 """
 PERPLEXITY = """#!/bin/sh
 echo 'Final estimate: PPL over 2 chunks for n_ctx=512 = 24.3870 +/- 0.51'
@@ -50,7 +51,7 @@ class Compare(unittest.TestCase):
         done, calls = self.run_compare(self.model(), "--no-perplexity", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
-        for test, rate in (("prefill", 123.5), ("generation", 123.5), ("batch", 77.25)):
+        for test, rate in (("prefill", 123.5), ("generation", 55.5), ("batch", 77.25)):
             row = found[test]
             self.assertEqual(row["peer_tok_s"], rate)
             self.assertEqual(len(row["rounds"]), 2)
@@ -60,6 +61,7 @@ class Compare(unittest.TestCase):
         self.assertIn("-rtr 1", calls)
         self.assertIn("-fa off", calls)
         self.assertIn("-npp 4 -ntg 3 -npl 2", calls)
+        self.assertIn("-npp 4 -ntg 4 -npl 1", calls)  # as deep as nibble
 
     def test_table_and_a_peer_that_fails(self):
         done, _ = self.run_compare(self.model(), "--no-perplexity", "--tests", "prefill",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "container/gguf_writer.h"
+#include "model/config/gguf_config.h"
 #include "model/rope_frequencies.h"
 
 namespace nibble::testing {
@@ -106,52 +107,6 @@ std::vector<float> Llama3Factors(const RopeConfig& rope) {
   return factors;
 }
 
-void WriteRope(GgufWriter& writer, const std::string& prefix, const RopeConfig& rope) {
-  writer.SetFloat32(prefix + "rope.freq_base", static_cast<float>(rope.theta));
-  writer.SetUint32(prefix + "rope.dimension_count", static_cast<uint32_t>(rope.dims));
-  if (rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kYarn) {
-    const bool yarn = rope.scaling == RopeScaling::kYarn;
-    writer.SetString(prefix + "rope.scaling.type", yarn ? "yarn" : "linear");
-    writer.SetFloat32(prefix + "rope.scaling.factor", static_cast<float>(rope.factor));
-    writer.SetUint32(prefix + "rope.scaling.original_context_length",
-                     static_cast<uint32_t>(rope.original_context));
-  }
-}
-
-void WriteKeys(GgufWriter& writer, const ModelConfig& config) {
-  const std::string prefix = config.architecture + ".";
-  const auto set = [&](const std::string& key, int value) {
-    writer.SetUint32(prefix + key, static_cast<uint32_t>(value));
-  };
-  writer.SetString("general.architecture", config.architecture);
-  set("block_count", static_cast<int>(config.layers.size()));
-  set("context_length", config.context_length);
-  set("embedding_length", config.width);
-  set("feed_forward_length", config.ffn_width);
-  set("attention.head_count", config.heads);
-  set("attention.head_count_kv", config.kv_heads);
-  set("vocab_size", config.vocabulary);
-  if (config.head_dim * config.heads != config.width) {
-    set("attention.key_length", config.head_dim);
-    set("attention.value_length", config.head_dim);
-  }
-  const bool layer_norm = config.norm == NormKind::kLayer;
-  writer.SetFloat32(
-      prefix + (layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"),
-      config.norm_eps);
-  int window = 0;
-  for (const LayerConfig& layer : config.layers) window = std::max(window, layer.window);
-  if (window > 0) set("attention.sliding_window", window);
-  if (config.attention_soft_cap > 0) {
-    writer.SetFloat32(prefix + "attn_logit_softcapping", config.attention_soft_cap);
-  }
-  if (config.final_soft_cap > 0) {
-    writer.SetFloat32(prefix + "final_logit_softcapping", config.final_soft_cap);
-  }
-  writer.SetFloat32(prefix + "attention.scale", config.attention_scale);
-  if (!config.ropes.empty()) WriteRope(writer, prefix, config.ropes[0]);
-}
-
 Values Convert(const SourceTensor& tensor, const std::string& name, const ModelConfig& config) {
   Values values = Decode(tensor);
   const bool gpt2 = config.architecture == "gpt2";
@@ -172,7 +127,7 @@ Values Convert(const SourceTensor& tensor, const std::string& name, const ModelC
 void WriteGguf(const SafetensorsModel& model, const ModelConfig& config,
                const std::filesystem::path& path, const FormatOf& format_of) {
   GgufWriter writer;
-  WriteKeys(writer, config);
+  WriteGgufConfig(config, writer);
   std::vector<std::vector<std::byte>> bytes;
   if (!config.ropes.empty() && config.ropes[0].scaling == RopeScaling::kLlama3) {
     const std::vector<float> factors = Llama3Factors(config.ropes[0]);
