@@ -1,5 +1,4 @@
-"""bench/write_random: files of random weights with the vocabulary of another file. Needs a build with
-NIBBLE_BENCH."""
+"""bench/write_random: files of random weights with the vocabulary of another file."""
 
 import json
 import pathlib
@@ -15,7 +14,7 @@ SHAPE = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "n
          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
 
 
-@unittest.skipUnless(TOOL.exists(), "skipped: benchmarks are not built (NIBBLE_BENCH)")
+@unittest.skipUnless(TOOL.exists(), "skipped: write_random is not built")
 class WriteRandom(CliTest):
     def write(self, folder, donor, **shape):
         config = pathlib.Path(folder) / "config.json"
