@@ -128,6 +128,7 @@ int Main(int argc, char** argv) {
   AddGlobalFlags(app, flags);
   const CommandContext context{app, flags, action};
   AddRunCommand(context);
+  AddQuantizeCommand(context);
   AddEvalCommand(context);
   AddBenchCommand(context);
   AddInspectCommand(context);

@@ -7,10 +7,12 @@
 #include <cstdint>
 
 #include "cli/commands.h"
+#include "cli/divergence_output.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "container/json.h"
+#include "eval/divergence.h"
 #include "eval/logits_file.h"
 #include "tokenizer/tokenizer.h"
 
@@ -23,6 +25,7 @@ struct EvalFlags {
   std::string protocol = "llama";
   std::string ids_file;
   std::string logits;
+  std::string base;
   int chunks = 0;
 };
 
@@ -85,18 +88,54 @@ void PrintPerplexity(const GlobalFlags& flags, const EvalFlags& own, int context
              own.protocol);
 }
 
+Status CompareWithBase(const GlobalFlags& flags, const EvalFlags& own, Engine& candidate,
+                       std::span<const TokenId> ids, const WindowOptions& windows) {
+  GlobalFlags base_flags = flags;
+  base_flags.act = "f32";
+  base_flags.kv = "f32";
+  base_flags.kv_k.clear();
+  base_flags.kv_v.clear();
+  SessionOptions session_options;
+  session_options.max_context = windows.context;
+  NIBBLE_TRY(const Session base, OpenSession(base_flags, own.base, session_options));
+
+  DivergenceOptions options;
+  options.windows = windows;
+  Progress progress("eval", !flags.quiet);
+  options.progress = [&](int done, int total, double mean) {
+    progress.Update(static_cast<double>(done) / total,
+                    fmt::format("window {} of {}, divergence {:.5f}", done, total, mean));
+  };
+  NIBBLE_TRY(const DivergenceSamples samples,
+             MeasureDivergence(candidate, *base.engine, ids, options));
+  const DivergenceResult result = Summarise(samples);
+  if (flags.json) {
+    Json out = DivergenceJson(result);
+    out["protocol"] = own.protocol;
+    out["ctx"] = windows.context;
+    out["act"] = flags.act;
+    out["kv"] = flags.kv;
+    out["base_act"] = base_flags.act;
+    out["base_kv"] = base_flags.kv;
+    PrintJsonLine(out);
+  } else {
+    PrintDivergence(result);
+  }
+  return {};
+}
+
 Status RunEval(const GlobalFlags& flags, const EvalFlags& own) {
   if (!own.logits.empty()) return WriteLogitsOf(flags, own);
   if (own.text.empty() == own.ids_file.empty()) {
     return BadInput("give a text with --text FILE, or its token ids with --ids-file FILE");
   }
-  PerplexityOptions options;
-  options.protocol =
+  WindowOptions windows;
+  windows.protocol =
       own.protocol == "gptq" ? PerplexityProtocol::kGptq : PerplexityProtocol::kLlama;
-  options.chunks = own.chunks;
-  options.context = flags.context > 0
+  windows.chunks = own.chunks;
+  windows.context = flags.context > 0
                         ? flags.context
-                        : (options.protocol == PerplexityProtocol::kGptq ? 2048 : 512);
+                        : (windows.protocol == PerplexityProtocol::kGptq ? 2048 : 512);
 
   std::string text;
   std::vector<TokenId> ids;
@@ -107,28 +146,31 @@ Status RunEval(const GlobalFlags& flags, const EvalFlags& own) {
     NIBBLE_TRY(ids, ReadIds(own.ids_file));
   }
   SessionOptions session_options;
-  session_options.max_context = options.context;
+  session_options.max_context = windows.context;
   session_options.min_sequences = 2;
   NIBBLE_TRY(const Session session, OpenSession(flags, own.model, session_options));
   if (own.ids_file.empty()) {
     NIBBLE_TRY(ids, session.engine->tokenizer().Encode(text));
   }
 
+  if (!own.base.empty()) return CompareWithBase(flags, own, *session.engine, ids, windows);
+  PerplexityOptions options;
+  options.windows = windows;
   Progress progress("eval", !flags.quiet);
   options.progress = [&](int done, int total, double perplexity) {
     progress.Update(static_cast<double>(done) / total,
                     fmt::format("window {} of {}, perplexity {:.4f}", done, total, perplexity));
   };
   NIBBLE_TRY(const PerplexityResult result, MeasurePerplexity(*session.engine, ids, options));
-  PrintPerplexity(flags, own, options.context, result);
+  PrintPerplexity(flags, own, windows.context, result);
   return {};
 }
 
 }  // namespace
 
 void AddEvalCommand(const CommandContext& context) {
-  CLI::App* command =
-      context.app.add_subcommand("eval", "Perplexity of a text, or the logits of given ids");
+  CLI::App* command = context.app.add_subcommand(
+      "eval", "Perplexity of a text, divergence from a base model, logits of given ids");
   auto own = std::make_shared<EvalFlags>();
   command->add_option("MODEL", own->model, "Model file, folder or name")->required();
   command->add_option("--text", own->text, "Text file to measure perplexity on");
@@ -138,6 +180,8 @@ void AddEvalCommand(const CommandContext& context) {
       ->add_option("--protocol", own->protocol,
                    "llama: windows of 512, second half scored; gptq: windows of 2048, all scored")
       ->check(CLI::IsMember({"llama", "gptq"}));
+  command->add_option("--base", own->base,
+                      "Measure the divergence from this model, which runs with --act f32 --kv f32");
   command->add_option("--ids-file", own->ids_file, "JSON array of token ids in place of a text");
   command->add_option("--logits", own->logits,
                       "With --ids-file: write the logits as NumPy float32 [tokens, vocabulary]");
@@ -145,6 +189,7 @@ void AddEvalCommand(const CommandContext& context) {
       "Examples:\n"
       "  nibble eval smollm2-135m --text wiki.test.raw\n"
       "  nibble eval model.gguf --text wiki.test.raw --protocol gptq --act f32\n"
+      "  nibble eval q4.gguf --base f16.gguf --text wiki.test.raw --chunks 40\n"
       "  nibble eval model/ --ids-file ids.json --logits out.npy --act f32 --kv f32\n");
   const GlobalFlags& flags = context.flags;
   std::function<Status()>& action = context.action;

@@ -7,9 +7,11 @@
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/session.h"
+#include "container/gguf.h"
 #include "engine/model_tokenizer.h"
 #include "kv/storage/kv_storage.h"
 #include "model/config/model_file.h"
+#include "quantize/gguf_output.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nibble::cli {
@@ -19,6 +21,7 @@ struct InspectFlags {
   std::string model;
   bool tensors = false;
   bool check = false;
+  bool card = false;
 };
 
 struct Inspection {
@@ -69,6 +72,15 @@ void LoadTokenizerOf(Inspection& inspection) {
   }
 }
 
+// What a file that nibble quantised says about itself; null for others.
+Json CardOf(const ModelFile& file) {
+  if (file.gguf() == nullptr) return nullptr;
+  const auto text = file.gguf()->GetString(kCardKey);
+  if (!text) return nullptr;
+  Json card = Json::parse(*text, nullptr, false);
+  return card.is_object() ? card : Json(nullptr);
+}
+
 Json ToJson(const Inspection& inspection, const InspectFlags& own, KvFormats kv) {
   const ModelConfig& config = inspection.file.config();
   const TensorSource& source = inspection.file.source();
@@ -105,7 +117,7 @@ Json ToJson(const Inspection& inspection, const InspectFlags& own, KvFormats kv)
     }
   }
   out["kv_bytes_per_token"] = KvBytesPerToken(MakeKvGroups(config, kv));
-  out["card"] = nullptr;  // files that nibble quantised carry one
+  out["card"] = CardOf(inspection.file);
   out["problems"] = inspection.problems;
   return out;
 }
@@ -166,7 +178,12 @@ Status RunInspect(const GlobalFlags& flags, const InspectFlags& own) {
     }
   }
   const Json json = ToJson(inspection, own, kv);
-  if (flags.json) {
+  if (own.card && json["card"].is_null()) {
+    return BadInput("{}: has no card (only files that nibble quantised carry one)", path.string());
+  }
+  if (own.card && !flags.json) {
+    fmt::print("{}\n", json["card"].dump(2));
+  } else if (flags.json) {
     PrintJsonLine(json);
   } else {
     PrintText(json, own);
@@ -187,6 +204,8 @@ void AddInspectCommand(const CommandContext& context) {
   auto own = std::make_shared<InspectFlags>();
   command->add_option("MODEL", own->model, "Model file, folder or name")->required();
   command->add_flag("--tensors", own->tensors, "Every tensor with type, shape and bytes");
+  command->add_flag("--card", own->card,
+                    "The card of a quantised file: recipe, source, measured quality");
   command->add_flag("--check", own->check,
                     "Read every value; NaN and infinity are problems (exit code 1)");
   command->footer(

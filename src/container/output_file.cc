@@ -74,6 +74,20 @@ Status OutputFile::WriteZeros(uint64_t count) {
 
 uint64_t OutputFile::position() const { return impl_->position; }
 
+const std::string& OutputFile::temporary_path() const { return impl_->temporary; }
+
+Status OutputFile::Overwrite(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::pwrite(impl_->descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return impl_->Failed("write");
+    bytes = bytes.subspan(static_cast<size_t>(count));
+    offset += static_cast<uint64_t>(count);
+  }
+  return {};
+}
+
 Status OutputFile::Commit() {
   if (::fsync(impl_->descriptor) != 0) return impl_->Failed("sync");
   if (::close(std::exchange(impl_->descriptor, -1)) != 0) return impl_->Failed("close");
@@ -117,12 +131,17 @@ Status TensorStream::Append(std::span<const std::byte> bytes) {
 }
 
 Status TensorStream::Finish() {
+  NIBBLE_TRY(OutputFile file, Complete());
+  return file.Commit();
+}
+
+Result<OutputFile> TensorStream::Complete() {
   NIBBLE_RETURN_IF_ERROR(EndTensors());
   if (current_ < sizes_.size()) {
     return BadInput("tensor {} of {} has {} of {} bytes", current_, sizes_.size(), written_,
                     sizes_[current_]);
   }
-  return file_.Commit();
+  return std::move(file_);
 }
 
 }  // namespace nibble

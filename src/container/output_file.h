@@ -26,6 +26,10 @@ class OutputFile {
   Status Write(std::string_view text) { return Write(std::as_bytes(std::span(text))); }
   Status WriteZeros(uint64_t count);
   uint64_t position() const;
+  // Writes over bytes that were written before.
+  Status Overwrite(uint64_t offset, std::span<const std::byte> bytes);
+  // Where the bytes are until Commit.
+  const std::string& temporary_path() const;
   Status Commit();
 
  private:
@@ -43,8 +47,10 @@ class TensorStream {
   // The next bytes of the current tensor; any number of calls per tensor. Error: more bytes than
   // all tensors have.
   Status Append(std::span<const std::byte> bytes);
-  // Error: a tensor is incomplete.
+  // Error of both: a tensor is incomplete.
   Status Finish();
+  // The whole file, not committed yet; the stream is used up.
+  Result<OutputFile> Complete();
 
  private:
   Status EndTensors();

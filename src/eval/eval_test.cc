@@ -64,8 +64,8 @@ TEST_F(ShakespeareTest, GptqProtocolScoresEveryPrediction) {
   double sum = 0;
   for (const double loss : losses) sum += loss;
   PerplexityOptions options;
-  options.protocol = PerplexityProtocol::kGptq;
-  options.context = static_cast<int>(ids_.size());
+  options.windows.protocol = PerplexityProtocol::kGptq;
+  options.windows.context = static_cast<int>(ids_.size());
   const auto result = MeasurePerplexity(*engine_, ids_, options);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result->tokens, std::ssize(losses));
@@ -87,7 +87,7 @@ TEST_F(ShakespeareTest, LlamaProtocolScoresTheSecondHalf) {
   }
   const auto n = static_cast<double>(losses.size() - from);
   PerplexityOptions options;
-  options.context = static_cast<int>(ids_.size());
+  options.windows.context = static_cast<int>(ids_.size());
   int windows_seen = 0;
   options.progress = [&](int done, int total, double) {
     EXPECT_EQ(done, ++windows_seen);
@@ -104,14 +104,14 @@ TEST_F(ShakespeareTest, LlamaProtocolScoresTheSecondHalf) {
 
 TEST_F(ShakespeareTest, RefusesTextsAndContextsThatDoNotFit) {
   PerplexityOptions options;
-  options.context = static_cast<int>(ids_.size());
+  options.windows.context = static_cast<int>(ids_.size());
   const auto short_text = MeasurePerplexity(*engine_, ids_, options);
   ASSERT_FALSE(short_text);
   EXPECT_EQ(short_text.error().kind, ErrorKind::kBadInput);
   EXPECT_NE(short_text.error().message.find(std::to_string(2 * ids_.size())), std::string::npos);
-  options.context = 1 << 20;
+  options.windows.context = 1 << 20;
   EXPECT_FALSE(MeasurePerplexity(*engine_, ids_, options));
-  options.context = 1;
+  options.windows.context = 1;
   EXPECT_FALSE(MeasurePerplexity(*engine_, ids_, options));
 }
 
@@ -120,7 +120,7 @@ TEST_F(ShakespeareTest, BadIdsEndWithAnErrorAndNothingKeepsRunning) {
   bad.insert(bad.end(), ids_.begin(), ids_.end());
   bad[ids_.size() + 3] = TokenId{65000};
   PerplexityOptions options;
-  options.context = static_cast<int>(ids_.size());
+  options.windows.context = static_cast<int>(ids_.size());
   const auto result = MeasurePerplexity(*engine_, bad, options);
   ASSERT_FALSE(result);
   EXPECT_NE(result.error().message.find("65000"), std::string::npos);

@@ -38,52 +38,10 @@ class WindowScorer : public PositionLogitsSink {
   std::vector<double> losses_;
 };
 
-// A window in the engine's hands. If it is given up early (an error elsewhere) it is cancelled and
-// waited for, since the engine writes into the scorer until its last event.
-class Window {
- public:
-  static Result<std::unique_ptr<Window>> Start(Engine& engine, const KernelTable& kernels,
-                                               std::vector<TokenId> ids, int score_from) {
-    auto window = std::unique_ptr<Window>(new Window(engine, kernels, std::move(ids)));
-    Request request;
-    request.prompt = window->scorer_.ids();
-    request.max_tokens = 0;
-    request.logits = &window->scorer_;
-    request.logits_from = score_from;
-    NIBBLE_TRY(window->id_, engine.Submit(std::move(request), window->stream_));
-    window->running_ = true;
-    return window;
-  }
-
-  ~Window() {
-    if (!running_) return;
-    engine_.Cancel(id_);
-    Collect(*stream_);
-  }
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
-
-  // Waits for the end; the losses of its predictions.
-  Result<std::span<const double>> Finish() {
-    const std::vector<Answer> answers = Collect(*stream_);
-    running_ = false;
-    const FinishEvent& finish = answers.front().finish;
-    if (finish.error) return std::unexpected(*finish.error);
-    if (finish.reason == FinishReason::kCancelled) {
-      return Fail(ErrorKind::kCancelled, "evaluation cancelled");
-    }
-    return scorer_.losses();
-  }
-
- private:
-  Window(Engine& engine, const KernelTable& kernels, std::vector<TokenId> ids)
-      : engine_(engine), scorer_(kernels, std::move(ids)) {}
-
-  Engine& engine_;
-  WindowScorer scorer_;
-  std::shared_ptr<EventStream> stream_ = std::make_shared<EventStream>();
-  RequestId id_;
-  bool running_ = false;
+// A window and what scores it.
+struct ScoredWindow {
+  std::unique_ptr<WindowScorer> scorer;
+  std::unique_ptr<RunningWindow> running;
 };
 
 // Sum and sum of squares in window order, so that the result does not depend on timing.
@@ -125,47 +83,29 @@ class Totals {
 
 Result<PerplexityResult> MeasurePerplexity(Engine& engine, std::span<const TokenId> ids,
                                            const PerplexityOptions& options) {
-  const int context = options.context;
-  if (context < 2) return BadInput("context: expected at least 2 tokens, found {}", context);
-  if (context > engine.plan().max_context) {
-    return BadInput("context: {} tokens asked for, but the model has room for {}", context,
-                    engine.plan().max_context);
-  }
-  const bool llama = options.protocol == PerplexityProtocol::kLlama;
-  const int64_t available = static_cast<int64_t>(ids.size()) / context;
-  const int64_t least = llama ? 2 : 1;
-  if (available < least) {
-    return BadInput("text: expected at least {} tokens ({} windows of {}), found {}",
-                    least * context, least, context, ids.size());
-  }
-  const int total = static_cast<int>(
-      options.chunks > 0 ? std::min<int64_t>(options.chunks, available) : available);
-  // llama.cpp scores the predictions made at positions context/2 … context-2.
-  const int score_from = llama ? context / 2 : 0;
+  NIBBLE_TRY(const TextWindows cut,
+             TextWindows::Cut(ids, options.windows, engine.tokenizer(), engine.plan().max_context));
   NIBBLE_TRY(const Isa isa, ChooseIsa());
   const KernelTable& kernels = KernelsFor(isa);
 
   // Two windows in flight: the next one's first step need not wait for this one's reader.
   constexpr int kInFlight = 2;
-  std::deque<std::unique_ptr<Window>> windows;
+  std::deque<ScoredWindow> windows;
   Totals totals;
-  for (int started = 0, finished = 0; finished < total;) {
-    if (started < total && std::ssize(windows) < kInFlight) {
-      const auto begin = ids.begin() + static_cast<ptrdiff_t>(started) * context;
-      std::vector<TokenId> window_ids(begin, begin + context);
-      if (llama && engine.tokenizer().adds_bos() && engine.tokenizer().bos()) {
-        window_ids[0] = *engine.tokenizer().bos();
-      }
-      NIBBLE_TRY(auto window, Window::Start(engine, kernels, std::move(window_ids), score_from));
+  for (int started = 0, finished = 0; finished < cut.count();) {
+    if (started < cut.count() && std::ssize(windows) < kInFlight) {
+      ScoredWindow window = {std::make_unique<WindowScorer>(kernels, cut.Ids(started)), nullptr};
+      NIBBLE_TRY(window.running, RunningWindow::Start(engine, window.scorer->ids(),
+                                                      cut.score_from(), *window.scorer));
       windows.push_back(std::move(window));
       ++started;
       continue;
     }
-    NIBBLE_TRY(const std::span<const double> losses, windows.front()->Finish());
-    totals.Add(losses);
+    NIBBLE_RETURN_IF_ERROR(windows.front().running->Finish());
+    totals.Add(windows.front().scorer->losses());
     windows.pop_front();
     ++finished;
-    if (options.progress) options.progress(finished, total, totals.Result().perplexity);
+    if (options.progress) options.progress(finished, cut.count(), totals.Result().perplexity);
   }
   return totals.Result();
 }

@@ -6,25 +6,14 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "eval/windows.h"
 
 namespace nibble {
 
 class Engine;
 
-// How a text is cut and which predictions count; figures of the two do not compare.
-enum class PerplexityProtocol {
-  // llama.cpp: windows of `context` tokens, the first replaced by BOS where the model adds one, the
-  // second half of each scored (context - context/2 - 1 predictions).
-  kLlama,
-  // GPTQ, AWQ, SmoothQuant papers: one BOS at the very start, every prediction of a window scored,
-  // exp of the mean over windows.
-  kGptq,
-};
-
 struct PerplexityOptions {
-  PerplexityProtocol protocol = PerplexityProtocol::kLlama;
-  int context = 512;
-  int chunks = 0;  // windows from the start; 0: all
+  WindowOptions windows = {};
   // Called after every window with the number done, of how many, and the perplexity so far.
   std::function<void(int done, int total, double perplexity)> progress;
 };

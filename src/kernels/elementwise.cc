@@ -81,4 +81,14 @@ LogSumExp ComputeLogSumExp(const KernelTable& kernels, std::span<const float> lo
   return result;
 }
 
+double ComputeDivergence(const KernelTable& kernels, const LogitsPair& row) {
+  const LogSumExp& base = row.base_sum;
+  const double gap = base.log_sum_exp - row.candidate_sum.log_sum_exp;
+  const auto rounded = static_cast<float>(gap);
+  const double sum = kernels.floats->sum_exp_gap(row.base.data(), row.candidate.data(), base.max,
+                                                 rounded, static_cast<int64_t>(row.base.size()));
+  return sum * Exp(static_cast<double>(base.max) - base.log_sum_exp) -
+         (gap - static_cast<double>(rounded));
+}
+
 }  // namespace nibble

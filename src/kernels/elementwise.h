@@ -78,4 +78,17 @@ struct LogSumExp {
 };
 LogSumExp ComputeLogSumExp(const KernelTable& kernels, std::span<const float> logits);
 
+// One row of the base model's logits beside the candidate's, with their sums.
+struct LogitsPair {
+  std::span<const float> base;
+  std::span<const float> candidate;
+  LogSumExp base_sum;
+  LogSumExp candidate_sum;
+};
+
+// Kullback-Leibler divergence Σ p ln(p / q) of the candidate's distribution q from the base's p, in
+// nats; 0 for equal rows. Error: at most 2^-18 of Σ p |ln(p / q)| and 6e-6, that of the sums (some
+// 1e-7 in practice), whatever the vocabulary.
+double ComputeDivergence(const KernelTable& kernels, const LogitsPair& row);
+
 }  // namespace nibble

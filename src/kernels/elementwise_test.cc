@@ -197,6 +197,41 @@ TEST(Elementwise, LogSumExpOfLargeVocabulary) {
   EXPECT_EQ(got.max, *std::max_element(x.begin(), x.end()));
 }
 
+TEST(Elementwise, DivergenceOfLargeVocabulary) {
+  for (const float scale : {1e-3F, 0.1F, 3.0F}) {
+    const auto p = RandomFloats(49152, 21, 5);
+    auto q = RandomFloats(p.size(), 22, scale);
+    for (size_t i = 0; i < q.size(); ++i) q[i] += p[i] + 2;  // a shift is no difference
+    long double sum_p = 0;
+    long double sum_q = 0;
+    for (size_t i = 0; i < p.size(); ++i) {
+      sum_p += std::exp(static_cast<long double>(p[i]));
+      sum_q += std::exp(static_cast<long double>(q[i]));
+    }
+    long double want = 0;
+    long double spread = 0;
+    for (size_t i = 0; i < p.size(); ++i) {
+      const long double away = p[i] - std::log(sum_p) - (q[i] - std::log(sum_q));
+      want += std::exp(static_cast<long double>(p[i])) / sum_p * away;
+      spread += std::exp(static_cast<long double>(p[i])) / sum_p * std::abs(away);
+    }
+    const KernelTable& kernels = FloatTable(Isa::kScalar);
+    const LogitsPair row = {p, q, ComputeLogSumExp(kernels, p), ComputeLogSumExp(kernels, q)};
+    EXPECT_NEAR(ComputeDivergence(kernels, row), static_cast<double>(want),
+                static_cast<double>(spread) * 0x1p-18 + 6e-6);
+    const LogitsPair same = {p, p, row.base_sum, row.base_sum};
+    EXPECT_EQ(ComputeDivergence(kernels, same), 0);
+  }
+}
+
+TEST(Elementwise, DivergenceWithForbiddenTokens) {
+  std::vector<float> p = {0, 0, -kInf, 0};
+  std::vector<float> q = {0, 0, 5, 0};
+  const KernelTable& kernels = FloatTable(Isa::kScalar);
+  const LogitsPair row = {p, q, ComputeLogSumExp(kernels, p), ComputeLogSumExp(kernels, q)};
+  EXPECT_NEAR(ComputeDivergence(kernels, row), std::log((3 + std::exp(5.0)) / 3), 1e-5);
+}
+
 // ---- the same bits on every instruction set, for odd sizes and misaligned rows
 
 class SameBits : public ::testing::TestWithParam<Isa> {
@@ -302,6 +337,10 @@ TEST_P(SameBits, MaxAndSumExp) {
     const FloatKernels& kernels = *FloatKernelsFor(GetParam());
     EXPECT_EQ(std::bit_cast<uint64_t>(kernels.sum_exp(x.data(), 3.5F, n)),
               std::bit_cast<uint64_t>(ref::kFloatKernels.sum_exp(x.data(), 3.5F, n)));
+    const auto y = RandomFloats(static_cast<size_t>(n), static_cast<unsigned>(n) + 1, 10);
+    EXPECT_EQ(std::bit_cast<uint64_t>(kernels.sum_exp_gap(x.data(), y.data(), 3.5F, 0.25F, n)),
+              std::bit_cast<uint64_t>(
+                  ref::kFloatKernels.sum_exp_gap(x.data(), y.data(), 3.5F, 0.25F, n)));
   }
 }
 

@@ -30,6 +30,8 @@ struct FloatKernels {
 
   float (*max)(const float* x, int n);                         // -infinity for none; NaN is skipped
   double (*sum_exp)(const float* x, float offset, int64_t n);  // sum of exp(x - offset)
+  // Sum of exp(p - offset) · ((p - q) - gap), the bracket within ±1e30: what a divergence needs.
+  double (*sum_exp_gap)(const float* p, const float* q, float offset, float gap, int64_t n);
   // Indices base + i of the elements >= threshold, ascending, at most capacity; returns how many.
   int (*collect)(const float* x, int n, float threshold, int32_t base, int32_t* ids, int capacity);
 };

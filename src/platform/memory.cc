@@ -179,4 +179,14 @@ ResidentBytes ReadResidentBytes() {
   return resident;
 }
 
+size_t ReadPeakResidentBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    unsigned long long kib = 0;
+    if (std::sscanf(line.c_str(), "VmHWM: %llu kB", &kib) == 1) return kib << 10;
+  }
+  return ReadResidentBytes().total;
+}
+
 }  // namespace nibble

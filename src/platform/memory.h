@@ -71,5 +71,7 @@ struct ResidentBytes {
   size_t private_ = 0;  // anonymous, not backed by a file
 };
 ResidentBytes ReadResidentBytes();
+// The largest resident set that this process ever had.
+size_t ReadPeakResidentBytes();
 
 }  // namespace nibble

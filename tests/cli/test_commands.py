@@ -16,7 +16,7 @@ class Help(CliTest):
         top = nibble("--help")
         self.assertEqual(top.returncode, 0)
         self.assertRegex(nibble("--version").stdout, r"^nibble \d+\.\d+\.\d+\n$")
-        for command in ("run", "eval", "bench", "inspect", "tokenize", "pull", "list", "rm", "completion"):
+        for command in ("run", "quantize", "eval", "bench", "inspect", "tokenize", "pull", "list", "rm", "completion"):
             self.assertIn(command, top.stdout)
             text = nibble(command, "--help").stdout
             self.assertIn("Example", text)

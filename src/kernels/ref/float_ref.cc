@@ -132,6 +132,25 @@ double SumExp(const float* x, float offset, int64_t n) {
   return sum;
 }
 
+// Blocks, lanes and error as in SumExp; an infinite logit counts as 1e30 away.
+double SumExpGap(const float* p, const float* q, float offset, float gap, int64_t n) {
+  constexpr int64_t kBlock = 1024;
+  constexpr float kFar = 1e30F;
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t end = begin + kBlock < n ? begin + kBlock : n;
+    float lanes[kLanes] = {};
+    for (int64_t i = begin; i < end; ++i) {
+      float away = p[i] - q[i] - gap;
+      away = away > -kFar ? away : -kFar;
+      away = away < kFar ? away : kFar;
+      lanes[i % kLanes] = std::fma(Exp(p[i] - offset), away, lanes[i % kLanes]);
+    }
+    sum += static_cast<double>(Tree(lanes));
+  }
+  return sum;
+}
+
 int Collect(const float* x, int n, float threshold, int32_t base, int32_t* ids, int capacity) {
   int count = 0;
   for (int i = 0; i < n && count < capacity; ++i) {
@@ -153,6 +172,7 @@ const FloatKernels kFloatKernels = {
     .rope_interleaved = RopeInterleaved,
     .max = Max,
     .sum_exp = SumExp,
+    .sum_exp_gap = SumExpGap,
     .collect = Collect,
 };
 

@@ -41,6 +41,8 @@ class FormatMix {
   // The format of a matrix; one whose blocks do not divide the columns falls back as llama.cpp's
   // does (Q4_K to Q5_0, Q6_K to Q8_0, …, at last to F16).
   Format For(const TensorPlace& place) const;
+  // The format before that fallback.
+  Format Wanted(const TensorPlace& place) const;
 
   std::string_view name() const { return name_; }
 
@@ -52,7 +54,6 @@ class FormatMix {
     Format base;
   };
   static const std::vector<Row>& Mixes();
-  Format Wanted(const TensorPlace& place) const;
   Format WantedValue(const TensorPlace& place) const;
   Format WantedDown(const TensorPlace& place) const;
 

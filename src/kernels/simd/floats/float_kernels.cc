@@ -23,23 +23,31 @@ NIBBLE_INLINE float Tree(Lanes lanes) {
   return TreeSum(lanes.reg[0]);
 }
 
-// lanes = step(register of x, lanes, count of valid elements) over n elements.
+// lanes = step(first element, lanes, count of valid elements) over n elements, in registers.
 template <class F>
-NIBBLE_INLINE Lanes Accumulate(const float* x, int64_t n, F step) {
+NIBBLE_INLINE Lanes AccumulateAt(int64_t n, F step) {
   Lanes lanes;
   NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) lanes.reg[i] = Set(0.0F);
   int64_t at = 0;
   for (; at + kLanes <= n; at += kLanes) {
     NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) {
-      lanes.reg[i] = step(Load(x + at + i * kWidth), lanes.reg[i], kWidth);
+      lanes.reg[i] = step(at + i * kWidth, lanes.reg[i], kWidth);
     }
   }
   NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) {
     const int64_t left = n - at - i * kWidth;
     const int count = left < kWidth ? static_cast<int>(left) : kWidth;
-    if (count > 0) lanes.reg[i] = step(LoadN(x + at + i * kWidth, count), lanes.reg[i], count);
+    if (count > 0) lanes.reg[i] = step(at + i * kWidth, lanes.reg[i], count);
   }
   return lanes;
+}
+
+// lanes = step(register of x, lanes, count of valid elements).
+template <class F>
+NIBBLE_INLINE Lanes Accumulate(const float* x, int64_t n, F step) {
+  return AccumulateAt(n, [=](int64_t at, Reg acc, int valid) {
+    return step(valid == kWidth ? Load(x + at) : LoadN(x + at, valid), acc, valid);
+  });
 }
 
 // y[i] = f(i-th register of each input …) element by element; load(at, n) and store see n = kWidth
@@ -193,6 +201,27 @@ double SumExp(const float* x, float offset, int64_t n) {
   return sum;
 }
 
+double SumExpGap(const float* p, const float* q, float offset, float gap, int64_t n) {
+  constexpr int64_t kBlock = 1024;
+  const Reg shift = Set(offset);
+  const Reg between = Set(gap);
+  const Reg far = Set(1e30F);
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t count = n - begin < kBlock ? n - begin : kBlock;
+    const Lanes lanes = AccumulateAt(count, [=](int64_t at, Reg acc, int valid) {
+      const Reg a = Get(p + begin + at, valid);
+      Reg away = Sub(Sub(a, Get(q + begin + at, valid)), between);
+      away = Min(Max(away, Negate(far)), far);
+      Reg e = Exp(Sub(a, shift));
+      if (valid < kWidth) e = KeepN(e, valid);
+      return Fma(e, away, acc);
+    });
+    sum += static_cast<double>(Tree(lanes));
+  }
+  return sum;
+}
+
 int Collect(const float* x, int n, float threshold, int32_t base, int32_t* ids, int capacity) {
   const Reg least = Set(threshold);
   int count = 0;
@@ -223,6 +252,7 @@ const FloatKernels kFloatKernels = {
     .rope_interleaved = RopeInterleaved,
     .max = MaxOf,
     .sum_exp = SumExp,
+    .sum_exp_gap = SumExpGap,
     .collect = Collect,
 };
 

@@ -1,0 +1,233 @@
+#include "eval/divergence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "engine/engine.h"
+#include "engine/event_stream.h"
+#include "eval/row_exchange.h"
+#include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nibble {
+namespace {
+
+class BaseSink : public PositionLogitsSink {
+ public:
+  explicit BaseSink(RowExchange& exchange) : exchange_(exchange) {}
+  void Rows(Position first, MatrixView<float> logits) override { exchange_.Show(first, logits); }
+
+ private:
+  RowExchange& exchange_;
+};
+
+// Compares the candidate's rows with the base's as they come.
+class CandidateSink : public PositionLogitsSink {
+ public:
+  CandidateSink(const KernelTable& kernels, RowExchange& exchange, std::vector<TokenId> ids,
+                DivergenceSamples& samples)
+      : kernels_(kernels), exchange_(exchange), ids_(std::move(ids)), samples_(samples) {}
+
+  void Rows(Position first, MatrixView<float> logits) override {
+    for (int r = 0; r < logits.rows; ++r) {
+      const Position at = first + r;
+      const std::span<const float> base = exchange_.Read(at);
+      if (base.empty()) return;
+      const auto next = static_cast<size_t>(at.value()) + 1;
+      if (next < ids_.size()) Compare(base, logits.row_span(r), at);
+      exchange_.Release(at);
+    }
+  }
+
+  const std::vector<TokenId>& ids() const { return ids_; }
+
+ private:
+  void Compare(std::span<const float> base, std::span<const float> candidate, Position at) {
+    const auto next = static_cast<size_t>(ids_[static_cast<size_t>(at.value()) + 1].value());
+    const LogitsPair row = {.base = base,
+                            .candidate = candidate,
+                            .base_sum = ComputeLogSumExp(kernels_, base),
+                            .candidate_sum = ComputeLogSumExp(kernels_, candidate)};
+    const double base_loss = row.base_sum.log_sum_exp - double{base[next]};
+    const double loss = row.candidate_sum.log_sum_exp - double{candidate[next]};
+    samples_.divergence.push_back(ComputeDivergence(kernels_, row));
+    samples_.base_loss.push_back(base_loss);
+    samples_.candidate_loss.push_back(loss);
+    samples_.probability.push_back(std::exp(-loss) - std::exp(-base_loss));
+    samples_.position.push_back(at.value());
+    // Ties go to the lower id in both.
+    const auto top = std::ranges::find(base, row.base_sum.max) - base.begin();
+    const auto candidate_top =
+        std::ranges::find(candidate, row.candidate_sum.max) - candidate.begin();
+    samples_.same_top += top == candidate_top ? 1 : 0;
+  }
+
+  const KernelTable& kernels_;
+  RowExchange& exchange_;
+  std::vector<TokenId> ids_;
+  DivergenceSamples& samples_;
+};
+
+// A stream that tells the exchange of its request's end.
+class EndingStream : public EventStream {
+ public:
+  EndingStream(RowExchange& exchange, void (RowExchange::*end)())
+      : exchange_(exchange), end_(end) {}
+  void OnFinish(RequestId id, const FinishEvent& event) override {
+    (exchange_.*end_)();
+    EventStream::OnFinish(id, event);
+  }
+
+ private:
+  RowExchange& exchange_;
+  void (RowExchange::*end_)();
+};
+
+Status CompareWindow(Engine& candidate, Engine& base, int score_from, CandidateSink& sink,
+                     RowExchange& exchange) {
+  BaseSink base_sink(exchange);
+  NIBBLE_TRY(const auto shown,
+             RunningWindow::Start(base, sink.ids(), score_from, base_sink,
+                                  std::make_shared<EndingStream>(exchange, &RowExchange::EndBase)));
+  exchange.AwaitBase();
+  auto read =
+      RunningWindow::Start(candidate, sink.ids(), score_from, sink,
+                           std::make_shared<EndingStream>(exchange, &RowExchange::EndCandidate));
+  if (!read) {
+    exchange.EndCandidate();
+    return std::unexpected(read.error());
+  }
+  const Status candidate_status = (*read)->Finish();
+  NIBBLE_RETURN_IF_ERROR(shown->Finish());
+  return candidate_status;
+}
+
+Status CheckSameVocabulary(const Engine& candidate, const Engine& base) {
+  if (candidate.config().vocabulary != base.config().vocabulary) {
+    return BadInput("base: expected a vocabulary of {} tokens as the model has, found {}",
+                    candidate.config().vocabulary, base.config().vocabulary);
+  }
+  const Tokenizer& a = candidate.tokenizer();
+  const Tokenizer& b = base.tokenizer();
+  for (int i = 0; i < std::min(a.vocab_size(), b.vocab_size()); ++i) {
+    const TokenId id{i};
+    if (a.Piece(id) != b.Piece(id)) {
+      return BadInput("base: expected the model's vocabulary, but token {} is '{}', not '{}'", i,
+                      b.Piece(id), a.Piece(id));
+    }
+  }
+  return {};
+}
+
+MeanError Exponential(MeanError of_log) {
+  const double value = std::exp(of_log.mean);
+  return {.mean = value, .se = value * of_log.se};
+}
+
+// Eight equal parts of the scored positions.
+std::vector<DivergenceAtDepth> ByDepth(const DivergenceSamples& samples) {
+  constexpr int kParts = 8;
+  const auto [low, high] = std::ranges::minmax(samples.position);
+  const int span = high - low + 1;
+  std::vector<DivergenceAtDepth> depths;
+  for (int part = 0; part < kParts; ++part) {
+    DivergenceAtDepth depth = {.from = low + span * part / kParts,
+                               .to = low + span * (part + 1) / kParts,
+                               .tokens = 0,
+                               .divergence = {},
+                               .ppl_ratio = 1};
+    std::vector<double> divergences;
+    double ln_ratio = 0;
+    for (size_t i = 0; i < samples.position.size(); ++i) {
+      if (samples.position[i] < depth.from || samples.position[i] >= depth.to) continue;
+      divergences.push_back(samples.divergence[i]);
+      ln_ratio += samples.candidate_loss[i] - samples.base_loss[i];
+    }
+    if (divergences.empty()) continue;
+    depth.tokens = std::ssize(divergences);
+    depth.divergence = MeanOf(divergences);
+    depth.ppl_ratio = std::exp(ln_ratio / static_cast<double>(depth.tokens));
+    depths.push_back(depth);
+  }
+  return depths;
+}
+
+}  // namespace
+
+Result<DivergenceSamples> MeasureDivergence(Engine& candidate, Engine& base,
+                                            std::span<const TokenId> ids,
+                                            const DivergenceOptions& options) {
+  NIBBLE_RETURN_IF_ERROR(CheckSameVocabulary(candidate, base));
+  const int room = std::min(candidate.plan().max_context, base.plan().max_context);
+  NIBBLE_TRY(const TextWindows windows,
+             TextWindows::Cut(ids, options.windows, candidate.tokenizer(), room));
+  NIBBLE_TRY(const Isa isa, ChooseIsa());
+  const KernelTable& kernels = KernelsFor(isa);
+  DivergenceSamples samples;
+  double sum = 0;
+  for (int i = 0; i < windows.count(); ++i) {
+    RowExchange exchange;
+    CandidateSink sink(kernels, exchange, windows.Ids(i), samples);
+    const size_t before = samples.divergence.size();
+    NIBBLE_RETURN_IF_ERROR(CompareWindow(candidate, base, windows.score_from(), sink, exchange));
+    for (size_t s = before; s < samples.divergence.size(); ++s) sum += samples.divergence[s];
+    ++samples.chunks;
+    if (options.progress) {
+      options.progress(i + 1, windows.count(), sum / static_cast<double>(samples.size()));
+    }
+  }
+  return samples;
+}
+
+DivergenceResult Summarise(const DivergenceSamples& samples) {
+  DivergenceResult result;
+  result.tokens = samples.size();
+  result.chunks = samples.chunks;
+  if (samples.size() == 0) return result;
+  result.ppl = Exponential(MeanOf(samples.candidate_loss));
+  result.ppl_base = Exponential(MeanOf(samples.base_loss));
+  std::vector<double> ratios(samples.divergence.size());
+  std::ranges::transform(samples.candidate_loss, samples.base_loss, ratios.begin(), std::minus());
+  result.ln_ratio = MeanOf(ratios);
+  result.ppl_ratio = Exponential(result.ln_ratio);
+  result.correlation = Correlation(samples.candidate_loss, samples.base_loss);
+  result.divergence = MeanOf(samples.divergence);
+  result.divergence_sorted = samples.divergence;
+  std::ranges::sort(result.divergence_sorted);
+  result.probability = MeanOf(samples.probability);
+  result.probability_sorted = samples.probability;
+  std::ranges::sort(result.probability_sorted);
+  std::vector<double> squares(samples.probability.size());
+  std::ranges::transform(samples.probability, squares.begin(), [](double x) { return x * x; });
+  const MeanError square = MeanOf(squares);
+  const double rms = std::sqrt(square.mean);
+  result.rms_probability = {.mean = rms, .se = rms > 0 ? square.se / (2 * rms) : 0};
+  const auto n = static_cast<double>(samples.size());
+  const double top = static_cast<double>(samples.same_top) / n;
+  result.same_top = {.mean = top, .se = n > 1 ? std::sqrt(top * (1 - top) / (n - 1)) : 0};
+  result.depths = ByDepth(samples);
+  return result;
+}
+
+std::string Verdict(const DivergenceResult& result) {
+  constexpr double kWidth = 1.96;  // 95% of a normal distribution
+  const double percent = 100 * (result.ppl_ratio.mean - 1);
+  const double error = 100 * kWidth * result.ppl_ratio.se;
+  const std::string change = fmt::format("{:+.2f}% ± {:.2f}% perplexity", percent, error);
+  if (percent - error > 0) return fmt::format("worse, 95%: {}", change);
+  if (percent + error < 0) return fmt::format("better, 95%: {}", change);
+  constexpr double kSettled = 0.5;  // percent
+  if (error <= kSettled) return fmt::format("no difference seen: {}", change);
+  const double needed =
+      static_cast<double>(result.tokens) * (error / kSettled) * (error / kSettled);
+  const double more = needed - static_cast<double>(result.tokens);
+  const double digits = std::pow(10, std::max(0.0, std::floor(std::log10(more)) - 1));
+  return fmt::format("no difference seen: {}; {:.0f} more tokens would settle 0.5%", change,
+                     std::ceil(more / digits) * digits);
+}
+
+}  // namespace nibble

@@ -1,0 +1,44 @@
+#include "quantize/card.h"
+
+#include <nlohmann/json.hpp>
+
+namespace nibble {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json QualityJson(const CardQuality& quality) {
+  Json out;
+  out["text"] = quality.text;
+  out["text_sha256"] = quality.text_sha256;
+  out["ctx"] = quality.context;
+  out["tokens"] = quality.tokens;
+  out["act"] = quality.act;
+  out["ppl"] = quality.ppl;
+  out["ppl_se"] = quality.ppl_se;
+  out["ppl_source"] = quality.ppl_source;
+  out["kld"] = quality.kld;
+  out["kld_se"] = quality.kld_se;
+  out["top1"] = quality.top1;
+  out["top1_se"] = quality.top1_se;
+  out["verdict"] = quality.verdict;
+  return out;
+}
+
+}  // namespace
+
+std::string CardJson(const Card& card) {
+  Json out;
+  out["version"] = 1;
+  out["tool"] = card.tool;
+  out["source"] = {
+      {"name", card.source_name}, {"bytes", card.source_bytes}, {"sha256", card.source_sha256}};
+  out["recipe"] = {{"to", card.to}, {"method", card.method}, {"tensor_types", card.rules}};
+  out["bytes"] = card.bytes;
+  out["bits_per_weight"] = card.bits_per_weight;
+  out["quality"] = card.quality ? QualityJson(*card.quality) : Json("not measured");
+  out["machine"] = card.machine;
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace nibble

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nibble {
+
+// What a quantised model lost against its source on one text, and how fast both are here.
+struct CardQuality {
+  std::string text;  // file name, or "built-in"
+  std::string text_sha256;
+  int context = 0;
+  int64_t tokens = 0;  // predictions
+  std::string act;
+  double ppl = 0, ppl_se = 0;
+  double ppl_source = 0;
+  double kld = 0, kld_se = 0;    // from the source at act=f32, kv=f32; nats a token
+  double top1 = 0, top1_se = 0;  // share with the same most probable token
+  std::string verdict;
+};
+
+// What a file that nibble quantised says about itself; stored as JSON.
+struct Card {
+  std::string tool;  // "nibble 0.1.0"
+  std::string source_name;
+  uint64_t source_bytes = 0;
+  std::string source_sha256;
+  std::string to;      // format or mix
+  std::string method;  // "kquant"
+  std::vector<std::string> rules;
+  uint64_t bytes = 0;
+  double bits_per_weight = 0;
+  std::optional<CardQuality> quality;  // nothing: not measured
+  std::string machine;                 // instruction set and threads
+};
+
+std::string CardJson(const Card& card);
+
+}  // namespace nibble

@@ -1,0 +1,111 @@
+#include "quantize/encode_tensor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <vector>
+
+#include "platform/thread_pool.h"
+
+namespace nibble {
+namespace {
+
+// One thread's rows.
+struct RowWork {
+  std::vector<float> source;
+  std::vector<float> decoded;
+};
+
+// The first weight of a row that is no finite number, or its length.
+size_t FirstBad(std::span<const float> row) {
+  const auto bad = std::ranges::find_if(row, [](float x) { return !std::isfinite(x); });
+  return static_cast<size_t>(bad - row.begin());
+}
+
+EncodeLoss LossOf(std::span<const float> source, std::span<const float> decoded) {
+  EncodeLoss loss;
+  for (size_t i = 0; i < source.size(); ++i) {
+    const double error = double{decoded[i]} - double{source[i]};
+    loss.squared_error += error * error;
+    loss.squares += double{source[i]} * double{source[i]};
+    loss.largest = std::max(loss.largest, std::fabs(source[i]));
+  }
+  loss.weights = source.size();
+  return loss;
+}
+
+void AddTo(EncodeLoss& total, const EncodeLoss& part) {
+  total.squared_error += part.squared_error;
+  total.squares += part.squares;
+  total.largest = std::max(total.largest, part.largest);
+  total.weights += part.weights;
+}
+
+void NoteLower(std::atomic<uint64_t>& least, uint64_t value) {
+  uint64_t seen = least.load();
+  while (value < seen && !least.compare_exchange_weak(seen, value)) {
+  }
+}
+
+}  // namespace
+
+double EncodeLoss::RelativeError() const {
+  return squares > 0 ? std::sqrt(squared_error / squares) : 0;
+}
+
+double EncodeLoss::OutlierRatio() const {
+  return squares > 0 ? double{largest} / std::sqrt(squares / static_cast<double>(weights)) : 0;
+}
+
+Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, Format to, ThreadPool& pool,
+                                const AppendBytes& append,
+                                const std::function<void(uint64_t weights)>& progress) {
+  const FormatTraits& from_traits = TraitsOf(*tensor.format);
+  const FormatTraits& to_traits = TraitsOf(to);
+  const uint64_t rows = tensor.rows();
+  const size_t cols = tensor.cols();
+  const size_t from_bytes = from_traits.RowBytes(cols);
+  const size_t to_bytes = to_traits.RowBytes(cols);
+  constexpr size_t kChunkBytes = size_t{4} << 20;
+  const uint64_t chunk = std::clamp<uint64_t>(kChunkBytes / std::max<size_t>(to_bytes, 1), 1, rows);
+
+  std::vector<RowWork> work(static_cast<size_t>(pool.size()));
+  for (RowWork& own : work) {
+    own.source.resize(cols);
+    own.decoded.resize(cols);
+  }
+  std::vector<std::byte> encoded(chunk * to_bytes);
+  std::vector<EncodeLoss> losses(chunk);  // by row: the sum does not depend on the threads
+  EncodeLoss total;
+  constexpr uint64_t kNone = UINT64_MAX;
+  std::atomic<uint64_t> bad_row = kNone;
+  for (uint64_t first = 0; first < rows; first += chunk) {
+    const uint64_t count = std::min(chunk, rows - first);
+    const auto encode_row = [&](size_t r, RowWork& own) {
+      from_traits.decode(tensor.bytes.data() + (first + r) * from_bytes, own.source.data(), cols);
+      if (FirstBad(own.source) != cols) return NoteLower(bad_row, first + r);
+      std::byte* codes = encoded.data() + r * to_bytes;
+      to_traits.encode(own.source.data(), codes, cols);
+      to_traits.decode(codes, own.decoded.data(), cols);
+      losses[r] = LossOf(own.source, own.decoded);
+    };
+    pool.ParallelFor(static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t r = begin; r < end; ++r) {
+        encode_row(static_cast<size_t>(r), work[static_cast<size_t>(thread)]);
+      }
+    });
+    if (const uint64_t row = bad_row.load(); row != kNone) {
+      std::vector<float> values(cols);
+      from_traits.decode(tensor.bytes.data() + row * from_bytes, values.data(), cols);
+      const size_t col = FirstBad(values);
+      return BadInput("'{}' row {} column {}: expected a finite weight, found {}", tensor.name, row,
+                      col, values[col]);
+    }
+    for (size_t r = 0; r < count; ++r) AddTo(total, losses[r]);
+    NIBBLE_RETURN_IF_ERROR(append(std::span(encoded).first(count * to_bytes)));
+    progress(count * cols);
+  }
+  return total;
+}
+
+}  // namespace nibble

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+
+#include "base/result.h"
+#include "container/tensor_source.h"
+#include "format/format.h"
+
+namespace nibble {
+
+class ThreadPool;
+
+using AppendBytes = std::function<Status(std::span<const std::byte>)>;
+
+// What a tensor lost. Sums over all its weights.
+struct EncodeLoss {
+  double squared_error = 0;  // of the decoded codes against the source
+  double squares = 0;        // of the source
+  float largest = 0;         // magnitude
+  uint64_t weights = 0;
+
+  // Root mean square error over the root mean square weight; 0 for an empty or zero tensor.
+  double RelativeError() const;
+  // The largest magnitude over the root mean square one.
+  double OutlierRatio() const;
+};
+
+// Decodes a tensor's rows, encodes them in another format and hands them on, all threads at once, a
+// few MB at a time. progress: called with the number of weights done since the last call. Errors:
+// a weight that is NaN or infinite (tensor, row and column), those of append.
+Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, Format to, ThreadPool& pool,
+                                const AppendBytes& append,
+                                const std::function<void(uint64_t weights)>& progress);
+
+}  // namespace nibble

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "container/output_file.h"
+#include "quantize/encode_tensor.h"
+#include "quantize/tensor_choice.h"
+
+namespace nibble {
+
+class ModelFile;
+class ThreadPool;
+
+struct TensorReport {
+  std::string name;
+  Format from = Format::kF32;
+  Format to = Format::kF32;
+  std::string note;
+  EncodeLoss loss;  // zeros for what was copied
+};
+
+// A complete GGUF file under its temporary name, with room for a card.
+class QuantizedGguf {
+ public:
+  QuantizedGguf(OutputFile file, uint64_t card_at, std::vector<TensorReport> tensors)
+      : file_(std::move(file)), card_at_(card_at), tensors_(std::move(tensors)) {}
+
+  const std::string& path() const { return file_.temporary_path(); }
+  uint64_t bytes() const { return file_.position(); }
+  const std::vector<TensorReport>& tensors() const { return tensors_; }
+
+  // Puts the card into its place and gives the file its name. Error: a card that is too long.
+  Status Commit(std::string_view card);
+
+ private:
+  OutputFile file_;
+  uint64_t card_at_;
+  std::vector<TensorReport> tensors_;
+};
+
+// Metadata key of the card: JSON, padded with spaces.
+inline constexpr std::string_view kCardKey = "nibble.card";
+inline constexpr size_t kCardBytes = size_t{8} << 10;
+
+struct GgufOutputOptions {
+  std::string_view mix_name;  // names general.file_type
+  // Called with how much is done and the tensor at hand.
+  std::function<void(double fraction, std::string_view tensor)> progress = {};
+};
+
+// Writes the model with its tensors as chosen, one tensor at a time, and reads it back: what is on
+// disk must be what was written. Errors: a weight that is NaN or infinite, the file system (nothing
+// is left, an old file of that name stays).
+Result<QuantizedGguf> WriteQuantizedGguf(const ModelFile& model,
+                                         const std::vector<TensorChoice>& choices,
+                                         const std::filesystem::path& path,
+                                         const GgufOutputOptions& options, ThreadPool& pool);
+
+}  // namespace nibble

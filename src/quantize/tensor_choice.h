@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "container/tensor_source.h"
+#include "format/format.h"
+#include "model/config/format_mix.h"
+#include "tokenizer/regex.h"
+
+namespace nibble {
+
+class ModelFile;
+
+// --tensor-type REGEX=TYPE: every matrix whose name the expression matches anywhere gets the type.
+class TypeRule {
+ public:
+  // Errors: no '=', a wrong expression, an unknown type; each with the text.
+  static Result<TypeRule> Parse(const std::string& text);
+
+  Result<bool> Matches(std::string_view name) const;
+  Format format() const { return format_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  TypeRule(std::string text, std::shared_ptr<const Regex> pattern, Format format)
+      : text_(std::move(text)), pattern_(std::move(pattern)), format_(format) {}
+
+  std::string text_;
+  std::shared_ptr<const Regex> pattern_;
+  Format format_;
+};
+
+struct ChoiceOptions {
+  FormatMix mix;
+  std::vector<TypeRule> rules = {};  // the first that matches counts, before the mix
+  bool requantize = false;           // sources below 8 bits a weight too
+};
+
+// What becomes of one stored tensor.
+struct TensorChoice {
+  const SourceTensor* source = nullptr;
+  Format to = Format::kF32;
+  bool copied = false;    // byte for byte: no matrix of the model, or it has the format already
+  std::string note = {};  // why it is not what the mix wanted
+};
+
+// In the order of the file. Matrices that a model multiplies by, and embeddings, get the mix's
+// format; norms, biases, learned positions and what belongs to no layer stay as they are. Errors: a
+// source of less than 8 bits without `requantize` (named), a rule that no tensor matches.
+Result<std::vector<TensorChoice>> ChooseFormats(const ModelFile& file,
+                                                const ChoiceOptions& options);
+
+}  // namespace nibble

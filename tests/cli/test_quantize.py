@@ -1,0 +1,124 @@
+"""Quantising GGUF files, their cards, and the comparison of two models."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+from support import CliTest, nibble, shared
+
+STORIES = "models/stories260K/tinyllamas-stories-260k-f32.gguf"
+
+
+class Quantize(CliTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.out = self.folder / "out.gguf"
+        text = self.folder / "text.txt"
+        text.write_text("Once upon a time there was a little girl who liked to play. " * 60)
+        self.text = text
+
+    def quantize(self, *more, to="q8_0"):
+        return self.run_json("quantize", shared(STORIES), self.out, "--to", to, "--text", self.text,
+                             "-c", "64", *more)
+
+    def test_keys_and_card(self):
+        found = self.quantize()
+        for key in ("in_bytes", "out_bytes", "bits_per_weight", "per_tensor", "ppl_in", "ppl_out",
+                    "kld", "top1", "seconds", "peak_resident_bytes", "card"):
+            self.assertIn(key, found)
+        self.assertEqual(found["out_bytes"], self.out.stat().st_size)
+        self.assertLess(found["out_bytes"], found["in_bytes"])
+        self.assertGreater(found["kld"], 0)
+        self.assertLess(found["kld"], 0.01)
+        for tensor in found["per_tensor"]:
+            self.assertEqual(set(tensor) >= {"name", "type", "rel_error", "max_outlier_ratio"}, True)
+            if tensor["type"] == "q8_0":
+                self.assertTrue(0 < tensor["rel_error"] < 0.01, tensor)
+        card = self.run_json("inspect", self.out)["card"]
+        self.assertEqual(card, found["card"])
+        self.assertEqual(card["quality"]["kld"], found["kld"])
+        self.assertEqual(len(card["source"]["sha256"]), 64)
+
+    def test_the_file_runs_and_is_what_it_says(self):
+        self.quantize()
+        tensors = {t["name"]: t["type"]
+                   for t in self.run_json("inspect", self.out, "--tensors")["tensors"]}
+        self.assertEqual(tensors["blk.0.attn_q.weight"], "q8_0")
+        self.assertEqual(tensors["blk.0.attn_norm.weight"], "f32")
+        answer = self.run_json("run", self.out, "-p", "Once", "-n", "8", "--temp", "0")
+        self.assertEqual(answer["generated_tokens"], 8)
+
+    def test_rules_and_fallbacks(self):
+        done = nibble("quantize", shared(STORIES), self.out, "--to", "q4_k_m", "--no-quality",
+                      "--tensor-type", "attn_v=f16")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("does not divide 64 columns", done.stderr)
+        self.assertIn("not measured", done.stdout)
+        tensors = {t["name"]: t["type"]
+                   for t in self.run_json("inspect", self.out, "--tensors")["tensors"]}
+        self.assertEqual(tensors["blk.0.attn_v.weight"], "f16")
+        self.assertEqual(tensors["blk.0.attn_q.weight"], "q5_0")
+        card = self.run_json("inspect", self.out)["card"]
+        self.assertEqual(card["quality"], "not measured")
+        self.assertEqual(card["recipe"]["tensor_types"], ["attn_v=f16"])
+
+    def test_refusals_leave_nothing(self):
+        stories = shared(STORIES)
+        self.assert_refused(nibble("quantize", stories, self.out, "--to", "q9"), "q9", "q4_k_m")
+        self.assert_refused(nibble("quantize", stories, stories, "--to", "q8_0"), "source itself")
+        self.assert_refused(nibble("quantize", stories, self.folder / "out.bin", "--to", "q8_0"),
+                            ".gguf")
+        for rule, word in (("x", "REGEX=TYPE"), ("x=q9", "q9"), ("(=q8_0", "("),
+                           ("nothing=q8_0", "matches no matrix"),
+                           ("attn_q=q4_k", "64 columns")):
+            self.assert_refused(nibble("quantize", stories, self.out, "--to", "q8_0",
+                                       "--tensor-type", rule), word)
+        self.text.write_text("short")
+        self.assert_refused(nibble("quantize", stories, self.out, "--to", "q8_0", "--text",
+                                   self.text, "--quiet"), "text")
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["text.txt"])
+
+    def test_an_old_file_stays_until_forced(self):
+        self.out.write_text("old")
+        self.assert_refused(nibble("quantize", shared(STORIES), self.out, "--to", "q8_0"), "--force")
+        self.assertEqual(self.out.read_text(), "old")
+        self.quantize("--force", "--no-quality")
+        self.assertGreater(self.out.stat().st_size, 1000)
+
+    def test_four_bit_sources_need_a_word(self):
+        self.quantize("--no-quality", to="q4_0")
+        again = self.folder / "again.gguf"
+        self.assert_refused(nibble("quantize", self.out, again, "--to", "q8_0"), "--requantize",
+                            "4.5 bits")
+        done = nibble("quantize", self.out, again, "--to", "q8_0", "--requantize", "--no-quality")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("quantised itself", done.stderr)
+
+    def test_divergence_keys_and_a_model_against_itself(self):
+        self.quantize("--no-quality", to="q4_0")
+        found = self.run_json("eval", self.out, "--base", shared(STORIES), "--text", self.text,
+                              "-c", "64")
+        for key in ("ppl", "ppl_se", "ppl_base", "ppl_ratio", "ppl_ratio_se", "rms_dp", "top1",
+                    "top1_se", "tokens", "chunks", "protocol", "verdict", "depths"):
+            self.assertIn(key, found)
+        for key in ("mean", "se", "median", "p90", "p99", "p999", "max", "min"):
+            self.assertIn(key, found["kld"])
+        self.assertGreater(found["kld"]["mean"], 1e-4)
+        alone = self.run_json("eval", self.out, "--text", self.text, "-c", "64")
+        self.assertAlmostEqual(found["ppl"], alone["ppl"], places=9)
+        same = self.run_json("eval", shared(STORIES), "--base", shared(STORIES), "--text",
+                             self.text, "-c", "64", "--act", "f32", "--kv", "f32")
+        self.assertEqual(same["kld"]["max"], 0)
+        self.assertEqual(same["top1"], 1)
+        self.assertIn("no difference seen", same["verdict"])
+
+    def test_divergence_of_other_vocabularies_is_refused(self):
+        self.assert_refused(nibble("eval", "shakespeare", "--base", shared(STORIES), "--text",
+                                   self.text, "-c", "64", "--quiet"), "vocabulary")
+
+
+if __name__ == "__main__":
+    unittest.main()
