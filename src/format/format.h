@@ -48,6 +48,11 @@ struct FormatTraits {
   void (*decode)(const std::byte* src, float* dst, size_t count);
   // Encodes count elements; reference rounding of ggml where it has an encoder.
   void (*encode)(const float* src, std::byte* dst, size_t count);
+  // Encodes one row whose columns have an importance: what an error in each costs, finite and not
+  // negative. As ggml's quantize_chunk with an importance matrix. None: the importance would change
+  // nothing.
+  void (*encode_weighted)(const float* src, const float* importance, std::byte* dst,
+                          size_t count) = nullptr;
 
   constexpr double BitsPerWeight() const { return 8.0 * block_bytes / block_elements; }
   constexpr size_t RowBytes(size_t elements) const {

@@ -223,5 +223,125 @@ INSTANTIATE_TEST_SUITE_P(Blocks, GgmlFixtureTest,
                                            GgmlFixture{Format::kQ6K, "q6_k_512"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// What ggml made of the same rows on x86-64 (tools/make_importance_goldens.py).
+struct ImportanceGolden {
+  size_t rows = 0;
+  size_t columns = 0;
+  std::vector<float> importance;
+  std::vector<float> values;
+  std::string weighted;
+  std::string plain;
+};
+
+std::vector<float> TakeFloats(const std::string& file, size_t& at, size_t count) {
+  std::vector<float> floats(count);
+  std::memcpy(floats.data(), file.data() + at, count * sizeof(float));
+  at += count * sizeof(float);
+  return floats;
+}
+
+ImportanceGolden ReadImportanceGolden(const FormatTraits& traits) {
+  const std::string file = testing::ReadFile(
+      testing::SourcePath("tests/golden/format/importance/" + std::string(traits.name) + ".bin"));
+  ImportanceGolden golden;
+  if (file.size() < 8) return golden;
+  uint32_t shape[2];
+  std::memcpy(shape, file.data(), sizeof shape);
+  golden.rows = shape[0];
+  golden.columns = shape[1];
+  const size_t codes = golden.rows * traits.RowBytes(golden.columns);
+  if (file.size() != 8 + 4 * golden.columns * (1 + golden.rows) + 2 * codes) return {};
+  size_t at = sizeof shape;
+  golden.importance = TakeFloats(file, at, golden.columns);
+  golden.values = TakeFloats(file, at, golden.rows * golden.columns);
+  golden.weighted = file.substr(at, codes);
+  golden.plain = file.substr(at + codes, codes);
+  return golden;
+}
+
+std::string EncodeWeighted(const FormatTraits& traits, const std::vector<float>& values,
+                           const std::vector<float>& importance) {
+  const size_t row_bytes = traits.RowBytes(importance.size());
+  std::string codes(traits.RowBytes(values.size()), '\0');
+  for (size_t row = 0; row * importance.size() < values.size(); ++row) {
+    traits.encode_weighted(values.data() + row * importance.size(), importance.data(),
+                           reinterpret_cast<std::byte*>(codes.data()) + row * row_bytes,
+                           importance.size());
+  }
+  return codes;
+}
+
+class ImportanceTest : public ::testing::TestWithParam<Format> {
+ protected:
+  void ExpectSameBlocks(const std::string& found, const std::string& expected) const {
+    ASSERT_EQ(found.size(), expected.size());
+    const auto block = static_cast<size_t>(traits_.block_bytes);
+    for (size_t i = 0; i < found.size(); i += block) {
+      EXPECT_EQ(found.substr(i, block), expected.substr(i, block)) << "block " << i / block;
+    }
+  }
+
+  const FormatTraits& traits_ = TraitsOf(GetParam());
+};
+
+TEST_P(ImportanceTest, EncodesAsGgml) {
+  const ImportanceGolden golden = ReadImportanceGolden(traits_);
+  ASSERT_EQ(golden.rows, 8u);
+  ExpectSameBlocks(EncodeWeighted(traits_, golden.values, golden.importance), golden.weighted);
+}
+
+TEST_P(ImportanceTest, EncodesAsGgmlWithoutToo) {
+  const ImportanceGolden golden = ReadImportanceGolden(traits_);
+  ASSERT_EQ(golden.rows, 8u);
+  ExpectSameBlocks(Encode(traits_, golden.values), golden.plain);
+}
+
+TEST_P(ImportanceTest, LowersTheErrorThatCounts) {
+  const std::vector<float> values = NormalData(size_t{64} * 512);
+  std::vector<float> importance(512);
+  for (size_t i = 0; i < importance.size(); ++i) importance[i] = i % 16 == 3 ? 100.0f : 1.0f;
+  const auto error_of = [&](const std::string& codes) {
+    const auto decoded = Decode(traits_, codes, values.size());
+    double sum = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double difference = double{decoded[i]} - values[i];
+      sum += importance[i % 512] * difference * difference;
+    }
+    return sum;
+  };
+  EXPECT_LT(error_of(EncodeWeighted(traits_, values, importance)),
+            0.97 * error_of(Encode(traits_, values)));
+}
+
+TEST_P(ImportanceTest, SurvivesAnyInput) {
+  const float largest = std::numeric_limits<float>::max();
+  const float specials[] = {0.0f,
+                            std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN(),
+                            largest,
+                            -largest,
+                            1e-15f};
+  for (const float special : specials) {
+    for (const float importance : {0.0f, 1.0f, std::numeric_limits<float>::max()}) {
+      std::vector<float> values = NormalData(512);
+      for (size_t i = 0; i < values.size(); i += 17) values[i] = special;
+      const std::vector<float> weights(512, importance);
+      EXPECT_EQ(EncodeWeighted(traits_, values, weights).size(), traits_.RowBytes(512));
+    }
+  }
+}
+
+std::vector<Format> SearchedFormats() {
+  std::vector<Format> formats;
+  for (const FormatTraits& traits : AllFormats()) {
+    if (traits.encode_weighted != nullptr) formats.push_back(traits.format);
+  }
+  return formats;
+}
+INSTANTIATE_TEST_SUITE_P(All, ImportanceTest, ::testing::ValuesIn(SearchedFormats()),
+                         [](const auto& info) { return std::string(TraitsOf(info.param).name); });
+
+TEST(Importance, CountsForElevenFormats) { EXPECT_EQ(SearchedFormats().size(), 11u); }
+
 }  // namespace
 }  // namespace nibble

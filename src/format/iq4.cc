@@ -26,9 +26,8 @@ uint8_t NearestValue(float x) {
 
 // The scale d of one group that maximises (Σ w·q·x)² / Σ w·q², q the table's value nearest to
 // x / d: for fixed codes the least squares optimum of Σ w·(x − d·q)². Tries the largest element on
-// the steps −127 ± 7 and takes the best, as ggml's quantize_row_iq4_nl_impl; w = x² where no
-// importance is given.
-float FitIq4Scale(const float* x) {
+// the steps −127 ± 7 and takes the best, as ggml's quantize_row_iq4_nl_impl. weights: [32].
+float FitIq4Scale(const float* x, const float* weights) {
   const float largest = SignedMax({x, kGroup});
   if (std::fabs(largest) < kGroupMaxEpsilon) return 0.0f;
   constexpr int kTries = 7;
@@ -39,9 +38,8 @@ float FitIq4Scale(const float* x) {
     float sum_q2 = 0.0f;
     for (int j = 0; j < kGroup; ++j) {
       const auto q = static_cast<float>(kIq4Values[NearestValue(inverse * x[j])]);
-      const float weight = x[j] * x[j];
-      sum_qx += weight * q * x[j];
-      sum_q2 += weight * q * q;
+      sum_qx += weights[j] * q * x[j];
+      sum_q2 += weights[j] * q * q;
     }
     if (sum_q2 > 0.0f && (first || sum_qx * sum_qx > best * sum_q2)) {
       scale = sum_qx / sum_q2;
@@ -54,6 +52,22 @@ float FitIq4Scale(const float* x) {
     attempt((static_cast<float>(step) + lowest) / largest, false);
   }
   return scale;
+}
+
+// The scales of groups that share a spread: count / 32 of them. importance: [count], or null.
+void FitIq4Scales(const float* x, const float* importance, int count, float* scales) {
+  const auto all = static_cast<size_t>(count);
+  const float spread = SumOfSquares({x, all}) * (2.0f / static_cast<float>(count));
+  for (size_t at = 0; at < all; at += kGroup) {
+    const std::span<const float> group(x + at, kGroup);
+    float weights[kGroup];
+    if (importance != nullptr) {
+      WeighByImportance(group, {importance + at, kGroup}, spread, weights);
+    } else {
+      for (size_t j = 0; j < kGroup; ++j) weights[j] = group[j] * group[j];
+    }
+    scales[at / kGroup] = FitIq4Scale(group.data(), weights);
+  }
 }
 
 void EncodeGroup(const float* x, float scale, uint8_t qs[16]) {
@@ -71,6 +85,33 @@ void DecodeGroup(const uint8_t qs[16], float scale, float* y) {
   }
 }
 
+BlockIq4Nl EncodeNlBlock(const float* x, const float* importance) {
+  BlockIq4Nl block;
+  float scale = 0.0f;
+  FitIq4Scales(x, importance, kGroup, &scale);
+  block.d = F32ToF16(scale);
+  EncodeGroup(x, scale, block.qs);
+  return block;
+}
+
+BlockIq4Xs EncodeXsBlock(const float* x, const float* importance) {
+  BlockIq4Xs block = {};
+  float scales[kGroups];
+  FitIq4Scales(x, importance, kGroup * kGroups, scales);
+  const float d = -SignedMax(scales) / 32.0f;
+  const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
+  block.d = F32ToF16(d);
+  for (int g = 0; g < kGroups; ++g) {
+    const int scale = std::clamp(NearestInt(inverse * scales[g]), -32, 31);
+    EncodeGroup(x + kGroup * g, d * static_cast<float>(scale), block.qs + 16 * g);
+    const auto stored = static_cast<unsigned>(scale + 32);
+    block.scales_l[g / 2] =
+        static_cast<uint8_t>(block.scales_l[g / 2] | ((stored & 15u) << (4 * (g % 2))));
+    block.scales_h = static_cast<uint16_t>(block.scales_h | ((stored >> 4) << (2 * g)));
+  }
+  return block;
+}
+
 }  // namespace
 
 void DecodeIq4Nl(const std::byte* src, float* dst, size_t count) {
@@ -80,13 +121,13 @@ void DecodeIq4Nl(const std::byte* src, float* dst, size_t count) {
 }
 
 void EncodeIq4Nl(const float* src, std::byte* dst, size_t count) {
-  EncodeBlocks<BlockIq4Nl, kGroup>(src, dst, count, [](const float* x) {
-    BlockIq4Nl block;
-    const float scale = FitIq4Scale(x);
-    block.d = F32ToF16(scale);
-    EncodeGroup(x, scale, block.qs);
-    return block;
-  });
+  EncodeBlocks<BlockIq4Nl, kGroup>(src, dst, count,
+                                   [](const float* x) { return EncodeNlBlock(x, nullptr); });
+}
+
+void EncodeWeightedIq4Nl(const float* src, const float* importance, std::byte* dst, size_t count) {
+  EncodeBlocks<BlockIq4Nl, kGroup>(
+      src, dst, count, [&](const float* x) { return EncodeNlBlock(x, importance + (x - src)); });
 }
 
 void DecodeIq4Xs(const std::byte* src, float* dst, size_t count) {
@@ -100,23 +141,13 @@ void DecodeIq4Xs(const std::byte* src, float* dst, size_t count) {
 }
 
 void EncodeIq4Xs(const float* src, std::byte* dst, size_t count) {
-  EncodeBlocks<BlockIq4Xs, 256>(src, dst, count, [](const float* x) {
-    BlockIq4Xs block = {};
-    float scales[kGroups];
-    for (int g = 0; g < kGroups; ++g) scales[g] = FitIq4Scale(x + kGroup * g);
-    const float d = -SignedMax(scales) / 32.0f;
-    const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
-    block.d = F32ToF16(d);
-    for (int g = 0; g < kGroups; ++g) {
-      const int scale = std::clamp(NearestInt(inverse * scales[g]), -32, 31);
-      EncodeGroup(x + kGroup * g, d * static_cast<float>(scale), block.qs + 16 * g);
-      const auto stored = static_cast<unsigned>(scale + 32);
-      block.scales_l[g / 2] =
-          static_cast<uint8_t>(block.scales_l[g / 2] | ((stored & 15u) << (4 * (g % 2))));
-      block.scales_h = static_cast<uint16_t>(block.scales_h | ((stored >> 4) << (2 * g)));
-    }
-    return block;
-  });
+  EncodeBlocks<BlockIq4Xs, 256>(src, dst, count,
+                                [](const float* x) { return EncodeXsBlock(x, nullptr); });
+}
+
+void EncodeWeightedIq4Xs(const float* src, const float* importance, std::byte* dst, size_t count) {
+  EncodeBlocks<BlockIq4Xs, 256>(
+      src, dst, count, [&](const float* x) { return EncodeXsBlock(x, importance + (x - src)); });
 }
 
 }  // namespace nibble

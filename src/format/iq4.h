@@ -37,12 +37,15 @@ constexpr int Iq4XsScale(const BlockIq4Xs& block, int g) {
 
 void DecodeIq4Nl(const std::byte* src, float* dst, size_t count);
 void EncodeIq4Nl(const float* src, std::byte* dst, size_t count);
+void EncodeWeightedIq4Nl(const float* src, const float* importance, std::byte* dst, size_t count);
 void DecodeIq4Xs(const std::byte* src, float* dst, size_t count);
 void EncodeIq4Xs(const float* src, std::byte* dst, size_t count);
+void EncodeWeightedIq4Xs(const float* src, const float* importance, std::byte* dst, size_t count);
 
-inline constexpr FormatTraits kIq4NlTraits = {Format::kIq4Nl, "iq4_nl",    20,         32, 18, 32,
-                                              0.081,          DecodeIq4Nl, EncodeIq4Nl};
-inline constexpr FormatTraits kIq4XsTraits = {Format::kIq4Xs, "iq4_xs",   23, 256, 136, 256, 0.083,
-                                              DecodeIq4Xs,    EncodeIq4Xs};
+inline constexpr FormatTraits kIq4NlTraits = {
+    Format::kIq4Nl, "iq4_nl", 20, 32, 18, 32, 0.081, DecodeIq4Nl, EncodeIq4Nl, EncodeWeightedIq4Nl};
+inline constexpr FormatTraits kIq4XsTraits = {
+    Format::kIq4Xs, "iq4_xs",           23, 256, 136, 256, 0.083, DecodeIq4Xs,
+    EncodeIq4Xs,    EncodeWeightedIq4Xs};
 
 }  // namespace nibble

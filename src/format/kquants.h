@@ -85,24 +85,29 @@ void CodesOf(const BlockQ6K& block, uint8_t codes[kSuperBlock]);
 
 void DecodeQ2K(const std::byte* src, float* dst, size_t count);
 void EncodeQ2K(const float* src, std::byte* dst, size_t count);
+void EncodeWeightedQ2K(const float* src, const float* importance, std::byte* dst, size_t count);
 void DecodeQ3K(const std::byte* src, float* dst, size_t count);
 void EncodeQ3K(const float* src, std::byte* dst, size_t count);
+void EncodeWeightedQ3K(const float* src, const float* importance, std::byte* dst, size_t count);
 void DecodeQ4K(const std::byte* src, float* dst, size_t count);
 void EncodeQ4K(const float* src, std::byte* dst, size_t count);
+void EncodeWeightedQ4K(const float* src, const float* importance, std::byte* dst, size_t count);
 void DecodeQ5K(const std::byte* src, float* dst, size_t count);
 void EncodeQ5K(const float* src, std::byte* dst, size_t count);
+void EncodeWeightedQ5K(const float* src, const float* importance, std::byte* dst, size_t count);
 void DecodeQ6K(const std::byte* src, float* dst, size_t count);
 void EncodeQ6K(const float* src, std::byte* dst, size_t count);
+void EncodeWeightedQ6K(const float* src, const float* importance, std::byte* dst, size_t count);
 
-inline constexpr FormatTraits kQ2KTraits = {Format::kQ2K, "q2_k", 10,        kSuperBlock, 84,
-                                            256,          0.34,   DecodeQ2K, EncodeQ2K};
-inline constexpr FormatTraits kQ3KTraits = {Format::kQ3K, "q3_k", 11,        kSuperBlock, 110,
-                                            256,          0.17,   DecodeQ3K, EncodeQ3K};
-inline constexpr FormatTraits kQ4KTraits = {Format::kQ4K, "q4_k", 12,        kSuperBlock, 144,
-                                            256,          0.08,   DecodeQ4K, EncodeQ4K};
-inline constexpr FormatTraits kQ5KTraits = {Format::kQ5K, "q5_k", 13,        kSuperBlock, 176,
-                                            256,          0.04,   DecodeQ5K, EncodeQ5K};
-inline constexpr FormatTraits kQ6KTraits = {Format::kQ6K, "q6_k", 14,        kSuperBlock, 210,
-                                            256,          0.02,   DecodeQ6K, EncodeQ6K};
+inline constexpr FormatTraits kQ2KTraits = {
+    Format::kQ2K, "q2_k", 10, kSuperBlock, 84, 256, 0.34, DecodeQ2K, EncodeQ2K, EncodeWeightedQ2K};
+inline constexpr FormatTraits kQ3KTraits = {
+    Format::kQ3K, "q3_k", 11, kSuperBlock, 110, 256, 0.17, DecodeQ3K, EncodeQ3K, EncodeWeightedQ3K};
+inline constexpr FormatTraits kQ4KTraits = {
+    Format::kQ4K, "q4_k", 12, kSuperBlock, 144, 256, 0.08, DecodeQ4K, EncodeQ4K, EncodeWeightedQ4K};
+inline constexpr FormatTraits kQ5KTraits = {
+    Format::kQ5K, "q5_k", 13, kSuperBlock, 176, 256, 0.04, DecodeQ5K, EncodeQ5K, EncodeWeightedQ5K};
+inline constexpr FormatTraits kQ6KTraits = {
+    Format::kQ6K, "q6_k", 14, kSuperBlock, 210, 256, 0.02, DecodeQ6K, EncodeQ6K, EncodeWeightedQ6K};
 
 }  // namespace nibble

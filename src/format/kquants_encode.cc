@@ -1,6 +1,7 @@
 // Encoders of the k-quants: a scale (and minimum) searched per group, those quantised over the
 // super-block, then the codes rounded with the scales as stored. After quantize_row_q*_K_ref of
-// ggml-quants.c.
+// ggml-quants.c, and with an importance for every column after quantize_row_q*_K_impl. A group
+// whose stored scale is zero keeps the codes of its search, which mean nothing, as ggml's does.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,18 +16,35 @@ namespace {
 
 using Codes = std::array<uint8_t, kSuperBlock>;
 
-// Rounds x ≈ scale × code − min to 0 … largest; a zero scale stores no codes.
+// What the search is with an importance.
+constexpr AffineSearch ImportanceSearch(int largest_code) {
+  return {.largest_code = largest_code,
+          .first = -0.9f,
+          .step = 0.05f,
+          .steps = 36,
+          .absolute_error = false};
+}
+
+float Sum(std::span<const float> x) {
+  float sum = 0.0f;
+  for (const float value : x) sum += value;
+  return sum;
+}
+
+// Rounds x ≈ scale × code − min to 0 … largest; a zero scale leaves the codes.
 void RoundCodes(std::span<const float> x, float scale, float min, int largest, uint8_t* codes) {
+  if (scale == 0.0f) return;
   for (size_t i = 0; i < x.size(); ++i) {
-    const int code = scale != 0.0f ? NearestInt((x[i] + min) / scale) : 0;
+    const int code = NearestInt((x[i] + min) / scale);
     codes[i] = static_cast<uint8_t>(std::clamp(code, 0, largest));
   }
 }
 
-// Rounds x ≈ scale × (code − offset); a zero scale stores zeros.
+// Rounds x ≈ scale × (code − offset); a zero scale leaves the codes.
 void RoundSignedCodes(std::span<const float> x, float scale, int offset, uint8_t* codes) {
+  if (scale == 0.0f) return;
   for (size_t i = 0; i < x.size(); ++i) {
-    const int code = scale != 0.0f ? NearestInt(x[i] / scale) : 0;
+    const int code = NearestInt(x[i] / scale);
     codes[i] = static_cast<uint8_t>(std::clamp(code, -offset, offset - 1) + offset);
   }
 }
@@ -48,6 +66,24 @@ Levels<kCount> QuantizeLevels(const std::array<float, kCount>& values, int level
     result.level[g] = static_cast<uint8_t>(std::clamp(NearestInt(inverse * values[g]), 0, levels));
   }
   result.d = largest / top;
+  return result;
+}
+
+// Scale and minimum of every group, and what its errors cost together.
+template <size_t kCount>
+struct AffineGroups {
+  std::array<float, kCount> scales;
+  std::array<float, kCount> mins;
+  std::array<float, kCount> costs;
+};
+
+// The levels of one of them.
+template <size_t kCount>
+Levels<kCount> LevelsOf(const std::array<float, kCount>& values, int levels,
+                        const std::array<float, kCount>* costs) {
+  if (costs == nullptr) return QuantizeLevels(values, levels);
+  Levels<kCount> result;
+  result.d = FitLevels(values, *costs, levels, result.level.data());
   return result;
 }
 
@@ -90,28 +126,35 @@ void PackScaleMin(int g, uint8_t scale, uint8_t min, uint8_t scales[12]) {
   scales[g] = static_cast<uint8_t>(scales[g] | ((min >> 4) << 6));
 }
 
-// What Q4_K and Q5_K share: fills d, dmin and scales, returns the codes. An element's weight is its
-// magnitude plus the root mean square of its group.
+// What Q4_K and Q5_K share: fills d, dmin and scales, returns the codes. Without an importance an
+// element's weight is its magnitude plus the root mean square of its group.
 template <class Block>
-Codes EncodeScaleMinBlock(const float* x, const AffineSearch& search, Block& block) {
-  std::array<float, 8> scales;
-  std::array<float, 8> mins;
+Codes EncodeScaleMinBlock(const float* x, const float* importance, const AffineSearch& search,
+                          Block& block) {
+  AffineGroups<8> groups;
+  Codes codes;
+  const float spread = 2.0f * SumOfSquares({x, kSuperBlock}) / float{kSuperBlock};
   for (size_t g = 0; g < 8; ++g) {
     const std::span<const float> group(x + 32 * g, 32);
-    float sum = 0.0f;
-    for (const float value : group) sum += value * value;
-    const float rms = std::sqrt(sum / 32.0f);
     std::array<float, 32> weights;
-    for (size_t l = 0; l < 32; ++l) weights[l] = rms + std::fabs(group[l]);
-    const AffineFit fit = FitAffine(group, weights, search);
-    scales[g] = fit.scale;
-    mins[g] = fit.min;
+    if (importance != nullptr) {
+      WeighByImportance(group, {importance + 32 * g, 32}, spread, weights);
+    } else {
+      const float rms = std::sqrt(SumOfSquares(group) / 32.0f);
+      for (size_t l = 0; l < 32; ++l) weights[l] = rms + std::fabs(group[l]);
+    }
+    const AffineFit fit = FitAffine(
+        group, weights, importance != nullptr ? ImportanceSearch(search.largest_code) : search,
+        codes.data() + 32 * g);
+    groups.scales[g] = fit.scale;
+    groups.mins[g] = fit.min;
+    groups.costs[g] = Sum(weights);
   }
-  const Levels<8> scale_levels = QuantizeLevels(scales, 63);
-  const Levels<8> min_levels = QuantizeLevels(mins, 63);
+  const auto* costs = importance != nullptr ? &groups.costs : nullptr;
+  const Levels<8> scale_levels = LevelsOf(groups.scales, 63, costs);
+  const Levels<8> min_levels = LevelsOf(groups.mins, 63, costs);
   block.d = F32ToF16(scale_levels.d);
   block.dmin = F32ToF16(min_levels.d);
-  Codes codes;
   for (size_t g = 0; g < 8; ++g) {
     PackScaleMin(static_cast<int>(g), scale_levels.level[g], min_levels.level[g], block.scales);
     const float scale = F16ToF32(block.d) * static_cast<float>(scale_levels.level[g]);
@@ -121,25 +164,38 @@ Codes EncodeScaleMinBlock(const float* x, const AffineSearch& search, Block& blo
   return codes;
 }
 
-BlockQ2K EncodeQ2KBlock(const float* x) {
+AffineGroups<16> FitQ2KGroups(const float* x, const float* importance, Codes& codes) {
   constexpr AffineSearch kSearch = {
       .largest_code = 3, .first = -0.5f, .step = 0.1f, .steps = 15, .absolute_error = true};
-  std::array<float, 16> scales;
-  std::array<float, 16> mins;
+  const float spread = SumOfSquares({x, kSuperBlock}) / float{kSuperBlock};
+  AffineGroups<16> groups;
   for (size_t g = 0; g < 16; ++g) {
     const std::span<const float> group(x + 16 * g, 16);
     std::array<float, 16> weights;
-    for (size_t l = 0; l < 16; ++l) weights[l] = std::fabs(group[l]);
-    const AffineFit fit = FitAffine(group, weights, kSearch);
-    scales[g] = fit.scale;
-    mins[g] = fit.min;
+    if (importance != nullptr) {
+      WeighByImportance(group, {importance + 16 * g, 16}, spread, weights);
+    } else {
+      for (size_t l = 0; l < 16; ++l) weights[l] = std::fabs(group[l]);
+    }
+    const AffineFit fit =
+        FitAffine(group, weights, importance != nullptr ? ImportanceSearch(3) : kSearch,
+                  codes.data() + 16 * g);
+    groups.scales[g] = fit.scale;
+    groups.mins[g] = fit.min;
+    groups.costs[g] = Sum(weights);
   }
-  const Levels<16> scale_levels = QuantizeLevels(scales, 15);
-  const Levels<16> min_levels = QuantizeLevels(mins, 15);
+  return groups;
+}
+
+BlockQ2K EncodeQ2KBlock(const float* x, const float* importance) {
+  Codes codes;
+  const AffineGroups<16> groups = FitQ2KGroups(x, importance, codes);
+  const auto* costs = importance != nullptr ? &groups.costs : nullptr;
+  const Levels<16> scale_levels = LevelsOf(groups.scales, 15, costs);
+  const Levels<16> min_levels = LevelsOf(groups.mins, 15, costs);
   BlockQ2K block;
   block.d = F32ToF16(scale_levels.d);
   block.dmin = F32ToF16(min_levels.d);
-  Codes codes;
   for (size_t g = 0; g < 16; ++g) {
     block.scales[g] = static_cast<uint8_t>(scale_levels.level[g] | (min_levels.level[g] << 4));
     const float scale = F16ToF32(block.d) * static_cast<float>(scale_levels.level[g]);
@@ -150,22 +206,51 @@ BlockQ2K EncodeQ2KBlock(const float* x) {
   return block;
 }
 
-BlockQ3K EncodeQ3KBlock(const float* x) {
+// The scales of Q3_K: d × (level − 32).
+Levels<16> FitQ3KScales(const float* x, const float* importance, Codes& codes) {
   std::array<float, 16> scales;
-  for (size_t g = 0; g < 16; ++g) scales[g] = FitSymmetricByDescent({x + 16 * g, 16}, 4);
-  BlockQ3K block = {};
+  std::array<float, 16> costs;
+  const float spread = 2.0f * SumOfSquares({x, kSuperBlock}) / float{kSuperBlock};
+  for (size_t g = 0; g < 16; ++g) {
+    const std::span<const float> group(x + 16 * g, 16);
+    uint8_t* own = codes.data() + 16 * g;
+    if (importance == nullptr) {
+      scales[g] = FitSymmetricByDescent(group, 4, own);
+      continue;
+    }
+    std::array<float, 16> weights;
+    WeighByImportance(group, {importance + 16 * g, 16}, spread, weights);
+    scales[g] = FitSymmetric(group, weights, 4, own);
+    costs[g] = Sum(weights);
+  }
+  Levels<16> result;
+  if (importance != nullptr) {
+    result.d = FitSymmetric(scales, costs, 32, result.level.data());
+    return result;
+  }
   const float largest = SignedMax(scales);
-  const float inverse = largest != 0.0f ? -32.0f / largest : 0.0f;
-  block.d = F32ToF16(largest != 0.0f ? 1.0f / inverse : 0.0f);
-  Codes codes;
+  if (largest == 0.0f) return result;
+  const float inverse = -32.0f / largest;
   for (size_t g = 0; g < 16; ++g) {
     const int level = std::clamp(NearestInt(inverse * scales[g]), -32, 31);
-    const auto stored = static_cast<unsigned>(level + 32);
+    result.level[g] = static_cast<uint8_t>(level + 32);
+  }
+  result.d = 1.0f / inverse;
+  return result;
+}
+
+BlockQ3K EncodeQ3KBlock(const float* x, const float* importance) {
+  Codes codes;
+  const Levels<16> levels = FitQ3KScales(x, importance, codes);
+  BlockQ3K block = {};
+  block.d = F32ToF16(levels.d);
+  for (size_t g = 0; g < 16; ++g) {
+    const unsigned stored = levels.level[g];
     uint8_t& low = block.scales[g % 8];
     low = static_cast<uint8_t>(low | ((stored & 15u) << (g < 8 ? 0 : 4)));
     uint8_t& high = block.scales[8 + g % 4];
     high = static_cast<uint8_t>(high | ((stored >> 4) << (2 * (g / 4))));
-    const float scale = F16ToF32(block.d) * static_cast<float>(level);
+    const float scale = F16ToF32(block.d) * static_cast<float>(static_cast<int>(stored) - 32);
     RoundSignedCodes({x + 16 * g, 16}, scale, 4, codes.data() + 16 * g);
   }
   PackPairs(codes, block.qs);
@@ -173,20 +258,22 @@ BlockQ3K EncodeQ3KBlock(const float* x) {
   return block;
 }
 
-BlockQ6K EncodeQ6KBlock(const float* x) {
+BlockQ6K EncodeQ6KBlock(const float* x, const float* importance) {
   std::array<float, 16> scales;
+  Codes codes;
   for (size_t g = 0; g < 16; ++g) {
     const std::span<const float> group(x + 16 * g, 16);
-    std::array<float, 16> weights;
-    for (size_t l = 0; l < 16; ++l) weights[l] = group[l] * group[l];
-    scales[g] = FitSymmetric(group, weights, 32);
+    std::array<float, 16> weights;  // the importance alone, whatever the element
+    for (size_t l = 0; l < 16; ++l) {
+      weights[l] = importance != nullptr ? importance[16 * g + l] : group[l] * group[l];
+    }
+    scales[g] = FitSymmetric(group, weights, 32, codes.data() + 16 * g);
   }
   BlockQ6K block = {};
   const float largest = SignedMax(scales);
   if (std::fabs(largest) < kGroupMaxEpsilon) return block;
   const float inverse = -128.0f / largest;
   block.d = F32ToF16(1.0f / inverse);
-  Codes codes;
   for (size_t g = 0; g < 16; ++g) {
     block.scales[g] = static_cast<int8_t>(std::clamp(NearestInt(inverse * scales[g]), -128, 127));
     const float scale = F16ToF32(block.d) * static_cast<float>(block.scales[g]);
@@ -204,41 +291,64 @@ BlockQ6K EncodeQ6KBlock(const float* x) {
   return block;
 }
 
-BlockQ4K EncodeQ4KBlock(const float* x) {
+BlockQ4K EncodeQ4KBlock(const float* x, const float* importance) {
   constexpr AffineSearch kSearch = {
       .largest_code = 15, .first = -1.0f, .step = 0.1f, .steps = 20, .absolute_error = false};
   BlockQ4K block = {};
-  const Codes codes = EncodeScaleMinBlock(x, kSearch, block);
+  const Codes codes = EncodeScaleMinBlock(x, importance, kSearch, block);
   PackNibblePairs(codes, block.qs);
   return block;
 }
 
-BlockQ5K EncodeQ5KBlock(const float* x) {
+BlockQ5K EncodeQ5KBlock(const float* x, const float* importance) {
   constexpr AffineSearch kSearch = {
       .largest_code = 31, .first = -0.5f, .step = 0.1f, .steps = 15, .absolute_error = false};
   BlockQ5K block = {};
-  const Codes codes = EncodeScaleMinBlock(x, kSearch, block);
+  const Codes codes = EncodeScaleMinBlock(x, importance, kSearch, block);
   PackNibblePairs(codes, block.qs);
   PackBitPlane(codes, 4, block.qh);
   return block;
 }
 
+// A row of super-blocks, with the importance of its columns or without.
+template <class Block, Block (*kEncode)(const float*, const float*)>
+void EncodeRow(const float* src, const float* importance, std::byte* dst, size_t count) {
+  EncodeBlocks<Block, kSuperBlock>(src, dst, count, [&](const float* x) {
+    return kEncode(x, importance != nullptr ? importance + (x - src) : nullptr);
+  });
+}
+
 }  // namespace
 
 void EncodeQ2K(const float* src, std::byte* dst, size_t count) {
-  EncodeBlocks<BlockQ2K, kSuperBlock>(src, dst, count, EncodeQ2KBlock);
+  EncodeRow<BlockQ2K, EncodeQ2KBlock>(src, nullptr, dst, count);
+}
+void EncodeWeightedQ2K(const float* src, const float* importance, std::byte* dst, size_t count) {
+  EncodeRow<BlockQ2K, EncodeQ2KBlock>(src, importance, dst, count);
 }
 void EncodeQ3K(const float* src, std::byte* dst, size_t count) {
-  EncodeBlocks<BlockQ3K, kSuperBlock>(src, dst, count, EncodeQ3KBlock);
+  EncodeRow<BlockQ3K, EncodeQ3KBlock>(src, nullptr, dst, count);
+}
+void EncodeWeightedQ3K(const float* src, const float* importance, std::byte* dst, size_t count) {
+  EncodeRow<BlockQ3K, EncodeQ3KBlock>(src, importance, dst, count);
 }
 void EncodeQ4K(const float* src, std::byte* dst, size_t count) {
-  EncodeBlocks<BlockQ4K, kSuperBlock>(src, dst, count, EncodeQ4KBlock);
+  EncodeRow<BlockQ4K, EncodeQ4KBlock>(src, nullptr, dst, count);
+}
+void EncodeWeightedQ4K(const float* src, const float* importance, std::byte* dst, size_t count) {
+  EncodeRow<BlockQ4K, EncodeQ4KBlock>(src, importance, dst, count);
 }
 void EncodeQ5K(const float* src, std::byte* dst, size_t count) {
-  EncodeBlocks<BlockQ5K, kSuperBlock>(src, dst, count, EncodeQ5KBlock);
+  EncodeRow<BlockQ5K, EncodeQ5KBlock>(src, nullptr, dst, count);
+}
+void EncodeWeightedQ5K(const float* src, const float* importance, std::byte* dst, size_t count) {
+  EncodeRow<BlockQ5K, EncodeQ5KBlock>(src, importance, dst, count);
 }
 void EncodeQ6K(const float* src, std::byte* dst, size_t count) {
-  EncodeBlocks<BlockQ6K, kSuperBlock>(src, dst, count, EncodeQ6KBlock);
+  EncodeRow<BlockQ6K, EncodeQ6KBlock>(src, nullptr, dst, count);
+}
+void EncodeWeightedQ6K(const float* src, const float* importance, std::byte* dst, size_t count) {
+  EncodeRow<BlockQ6K, EncodeQ6KBlock>(src, importance, dst, count);
 }
 
 }  // namespace nibble

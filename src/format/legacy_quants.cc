@@ -35,19 +35,6 @@ uint8_t TruncateTo(float value, int largest) {
   return static_cast<uint8_t>(value);
 }
 
-void PackNibbles(const uint8_t codes[kBlock], uint8_t qs[16]) {
-  for (int j = 0; j < 16; ++j) {
-    qs[j] = static_cast<uint8_t>((codes[j] & 15) | (codes[j + 16] << 4));
-  }
-}
-
-void PackHighBits(const uint8_t codes[kBlock], uint8_t qh[4]) {
-  std::fill_n(qh, 4, uint8_t{0});
-  for (int e = 0; e < kBlock; ++e) {
-    qh[e / 8] = static_cast<uint8_t>(qh[e / 8] | ((codes[e] >> 4) << (e % 8)));
-  }
-}
-
 // Codes around `offset` (8 or 16): the element of largest magnitude becomes code 0, exactly.
 float SymmetricCodes(const float* x, int offset, uint8_t codes[kBlock]) {
   const float d = SignedMax({x, kBlock}) / static_cast<float>(-offset);
@@ -74,6 +61,19 @@ int8_t RoundHalfAway(float value) {
 }
 
 }  // namespace
+
+void PackNibbles(const uint8_t codes[kBlock], uint8_t qs[16]) {
+  for (int j = 0; j < 16; ++j) {
+    qs[j] = static_cast<uint8_t>((codes[j] & 15) | (codes[j + 16] << 4));
+  }
+}
+
+void PackHighBits(const uint8_t codes[kBlock], uint8_t qh[4]) {
+  std::fill_n(qh, 4, uint8_t{0});
+  for (int e = 0; e < kBlock; ++e) {
+    qh[e / 8] = static_cast<uint8_t>(qh[e / 8] | ((codes[e] >> 4) << (e % 8)));
+  }
+}
 
 void CodesOfNibbles(const uint8_t qs[16], uint8_t codes[32]) {
   for (int j = 0; j < 16; ++j) {
