@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -80,6 +81,7 @@ struct Engine::Impl {
   KvStorage storage;
   EnginePlan plan;
   CpuExecutor executor;
+  std::vector<FormPages> touched_by_fit;  // per group; none without a budget of time
   std::unique_ptr<EngineCore> core;
   std::unique_ptr<EngineThread> thread;
 };
@@ -121,15 +123,18 @@ Result<std::unique_ptr<Engine>> Engine::Create(const ModelFile& file,
                                     .max_running = options.max_running,
                                     .max_queue = options.max_queue,
                                     .policy = options.policy,
+                                    .batching = options.batching,
                                     .max_step_s = options.max_step_s},
                          .pools = pools.pools,
                          .clock = MonotonicSeconds};
   core.pages.prefix_cache = options.prefix_cache;
   if (options.step_budget) {
-    core.price = FitStepPrice(impl->executor, {.pools = core.pools,
-                                               .max_rows = options.max_rows,
-                                               .max_context = core.max_context,
-                                               .clock = MonotonicSeconds});
+    FittedStepPrice fitted = FitStepPrice(impl->executor, {.pools = core.pools,
+                                                           .max_rows = options.max_rows,
+                                                           .max_context = core.max_context,
+                                                           .clock = MonotonicSeconds});
+    core.price = std::move(fitted.price);
+    impl->touched_by_fit = std::move(fitted.touched);
   }
   impl->core = std::make_unique<EngineCore>(impl->executor, impl->tokenizer, *prepared.kernels,
                                             std::move(core));
@@ -150,6 +155,7 @@ Result<RequestId> Engine::Submit(Request request, std::shared_ptr<EventSink> sin
 }
 
 void Engine::Cancel(RequestId id) { impl_->thread->Cancel(id); }
+void Engine::CloseArrivals() { impl_->thread->CloseArrivals(); }
 
 const Tokenizer& Engine::tokenizer() const { return impl_->tokenizer; }
 const ModelConfig& Engine::config() const { return impl_->decoder->config(); }
@@ -160,7 +166,11 @@ EngineStats Engine::Stats() const {
   EngineStats stats = impl_->thread->Stats();
   for (size_t g = 0; g < stats.kv_pages_touched.size(); ++g) {
     const KvGroup& group = impl_->storage.groups()[g];
-    const FormPages& touched = stats.kv_pages_touched[g];
+    FormPages& touched = stats.kv_pages_touched[g];
+    if (!impl_->touched_by_fit.empty()) {  // pools hand out pages in one order
+      touched.pages = std::max(touched.pages, impl_->touched_by_fit[g].pages);
+      touched.open = std::max(touched.open, impl_->touched_by_fit[g].open);
+    }
     stats.kv_touched_bytes += group.two_forms()
                                   ? group.SealedPageBytes() * static_cast<size_t>(touched.pages) +
                                         group.PageBytes() * static_cast<size_t>(touched.open)

@@ -38,6 +38,7 @@ struct EngineOptions {
   int max_running = 16;  // most sequences that hold pages at the same time
   int max_queue = 1024;  // most sequences that wait; more are refused with kNoRoom
   Policy policy = Policy::kPriority;
+  Batching batching = Batching::kContinuous;
   bool prefix_cache = true;  // requests that begin alike share pages, also one after another
   // Bounds the seconds of a step by a table of prices, which is measured once when the engine is
   // made: at most max_step_s, or, where that is 0, twice the price of the answers in it alone.
@@ -82,6 +83,7 @@ struct EngineStats {
   std::vector<FormPages> kv_pages_touched = {};  // per group: pages that ever held anything
   size_t kv_touched_bytes = 0;                   // their memory
   int kv_pages_used = 0;                         // of all groups
+  int kv_pages_peak = 0;                         // most of them after any step
   int kv_pages_total = 0;                        // of all groups
 };
 
@@ -115,6 +117,9 @@ class Engine {
   // Effective within one step; every unfinished choice gets OnFinish(kCancelled). Unknown and
   // finished ids are ignored.
   void Cancel(RequestId id);
+
+  // Batching::kStatic: from now on a bus need not wait to be full.
+  void CloseArrivals();
 
   const Tokenizer& tokenizer() const;
   const ModelConfig& config() const;

@@ -129,7 +129,7 @@ bool EngineCore::RunStep() {
   Step step = scheduler_.Plan(options_.limits.max_rows);
   for (RequestId sequence : step.preempted()) generations_.at(sequence).OnPreempted();
   if (step.empty()) {
-    NIBBLE_CHECK(idle());
+    NIBBLE_CHECK(!runnable());
     return false;
   }
   BuildInput(step);

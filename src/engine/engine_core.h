@@ -51,7 +51,11 @@ class EngineCore {
   // is nothing to do.
   bool RunStep();
 
+  void CloseArrivals() { scheduler_.CloseArrivals(); }
+
   bool idle() const { return generations_.empty(); }
+  // Whether RunStep would do something.
+  bool runnable() const { return !idle() && !scheduler_.WaitsForArrivals(); }
   const Scheduler& scheduler() const { return scheduler_; }
 
  private:

@@ -1,5 +1,6 @@
 #include "engine/engine_thread.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "platform/clock.h"
@@ -48,6 +49,14 @@ void EngineThread::Cancel(RequestId id) {
   wake_.notify_one();
 }
 
+void EngineThread::CloseArrivals() {
+  {
+    const std::scoped_lock lock(mutex_);
+    closed_ = true;
+  }
+  wake_.notify_one();
+}
+
 EngineStats EngineThread::Stats() const {
   const std::scoped_lock lock(mutex_);
   return stats_;
@@ -55,6 +64,7 @@ EngineStats EngineThread::Stats() const {
 
 void EngineThread::Publish() {
   const Scheduler& scheduler = core_.scheduler();
+  const int peak = stats_.kv_pages_peak;
   waiting_ = scheduler.waiting();
   for (const Message& message : mailbox_)
     waiting_ += message.request ? message.request->choices : 0;
@@ -73,17 +83,20 @@ void EngineThread::Publish() {
     stats_.kv_pages_cached += pages.evictable_pages();
     stats_.kv_pages_touched.push_back({pages.touched(), open.touched()});
   }
+  stats_.kv_pages_peak = std::max(peak, stats_.kv_pages_used);
 }
 
 void EngineThread::Loop() {
   std::vector<Message> messages;
   while (true) {
+    bool closed = false;
     {
       std::unique_lock lock(mutex_);
       Publish();
-      wake_.wait(lock, [&] { return stop_ || !mailbox_.empty() || !core_.idle(); });
+      wake_.wait(lock, [&] { return stop_ || closed_ || !mailbox_.empty() || core_.runnable(); });
       if (stop_) break;
       messages.swap(mailbox_);
+      closed = std::exchange(closed_, false);
     }
     for (const Message& message : messages) {
       if (message.request) {
@@ -93,6 +106,7 @@ void EngineThread::Loop() {
       }
     }
     messages.clear();
+    if (closed) core_.CloseArrivals();
     core_.RunStep();
   }
   // Nobody may be left waiting for an answer. Sinks that call Cancel put it into the mailbox.

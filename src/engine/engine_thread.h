@@ -27,6 +27,7 @@ class EngineThread {
   Result<RequestId> Submit(Request request, std::shared_ptr<EventSink> sink);
   void Cancel(RequestId id);
   EngineStats Stats() const;
+  void CloseArrivals();
 
   // Cancels what is unfinished and waits for the thread. Requests that come later are refused.
   // Sinks may call Cancel and Stats meanwhile.
@@ -49,6 +50,7 @@ class EngineThread {
   int waiting_ = 0;  // sequences in the mailbox or in the scheduler's queue
   uint64_t next_id_ = 1;
   bool stop_ = false;
+  bool closed_ = false;  // arrivals; the core has not been told yet
   EngineStats stats_;
   std::thread thread_;  // last: it uses all of the above
 };

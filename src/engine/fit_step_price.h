@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "engine/executor.h"
 #include "sched/step_price.h"
@@ -18,7 +19,12 @@ struct FitInput {
 
 // Runs steps of 1, 8, 32, 128 … rows of token 0 and makes the table from their times, the faster of
 // two. The price of a KV token follows from its bytes at the speed at which one row reads the
-// weights. Pages hold nothing afterwards. An executor that fails gives a table that knows nothing.
-StepPrice FitStepPrice(Executor& executor, const FitInput& input);
+// weights. Pages hold nothing afterwards, but their memory is there. An executor that fails gives a
+// table that knows nothing.
+struct FittedStepPrice {
+  StepPrice price = {};
+  std::vector<FormPages> touched = {};  // per group: pages that the measurements wrote
+};
+FittedStepPrice FitStepPrice(Executor& executor, const FitInput& input);
 
 }  // namespace nibble

@@ -172,11 +172,14 @@ TEST(FitStepPrice, FindsTheTableOfAModelThatKeepsIt) {
            0.5 * static_cast<double>(input.logit_rows.size());
     return {};
   };
-  const StepPrice price = FitStepPrice(executor, {.pools = pools,
-                                                  .max_rows = 512,
-                                                  .max_context = 400,
-                                                  .clock = [&] { return now; },
-                                                  .patience_s = 1e9});
+  const FittedStepPrice fitted = FitStepPrice(executor, {.pools = pools,
+                                                         .max_rows = 512,
+                                                         .max_context = 400,
+                                                         .clock = [&] { return now; },
+                                                         .patience_s = 1e9});
+  const StepPrice& price = fitted.price;
+  ASSERT_EQ(fitted.touched.size(), 1U);
+  EXPECT_EQ(fitted.touched[0].pages, 128 / kPageTokens);  // 1, 8, 32, 128 rows: 512 are too many
   ASSERT_TRUE(price.known());
   // KV: 1 byte a token beside 1,000 of weights read in the first step's 10.5 s.
   EXPECT_NEAR(price.Seconds({8, 36, 1}), 10.5, 0.5);
@@ -184,7 +187,8 @@ TEST(FitStepPrice, FindsTheTableOfAModelThatKeepsIt) {
   EXPECT_NEAR(price.Seconds({32, 32 * 33 / 2, 1}), 34.5, 0.5);
   EXPECT_GT(price.Seconds({1, 1001, 1}), 20);
   executor.before = [](const ExecuteInput&) { return Status(BadInput("no")); };
-  EXPECT_FALSE(FitStepPrice(executor, {.pools = pools, .clock = [&] { return now; }}).known());
+  EXPECT_FALSE(
+      FitStepPrice(executor, {.pools = pools, .clock = [&] { return now; }}).price.known());
 }
 
 }  // namespace

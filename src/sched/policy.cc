@@ -9,6 +9,10 @@ ServiceOrder OrderOf(Policy policy, int priority, uint64_t arrival) {
   return {arrival + static_cast<uint64_t>(std::max(priority, 0)) * kOvertaking, arrival};
 }
 
+int BusLoad(int waiting, int seats, bool closed) {
+  return waiting >= seats ? seats : (closed ? waiting : 0);
+}
+
 size_t ChooseNext(Policy policy, std::span<const WaitingView> waiting) {
   if (policy != Policy::kLongestPrefix || waiting[0].passes >= kMostPasses) return 0;
   const auto longest = std::ranges::max_element(

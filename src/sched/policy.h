@@ -21,6 +21,15 @@ inline constexpr uint64_t kOvertaking = 1024;
 inline constexpr size_t kLookAhead = 32;
 inline constexpr int kMostPasses = 16;
 
+// When waiting sequences may begin.
+enum class Batching : uint8_t {
+  kContinuous,  // with the next step that has room
+  kStatic,      // as a bus: it waits until it is full, then takes nobody until all have got off
+};
+// Passengers that a bus at its stop leaves with; 0: it waits on. closed: nobody else will come, it
+// need not be full.
+int BusLoad(int waiting, int seats, bool closed);
+
 // Order of service; what comes later is preempted first.
 struct ServiceOrder {
   uint64_t place = 0;

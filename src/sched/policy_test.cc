@@ -21,6 +21,14 @@ TEST(Policy, LowerPriorityValuesOvertakeBoundedly) {
   EXPECT_LT(OrderOf(Policy::kPriority, 2147483647, 0), OrderOf(Policy::kPriority, 2147483647, 1));
 }
 
+TEST(Policy, ABusLeavesFullOrWhenNobodyElseComes) {
+  EXPECT_EQ(BusLoad(3, 4, false), 0);
+  EXPECT_EQ(BusLoad(4, 4, false), 4);
+  EXPECT_EQ(BusLoad(9, 4, false), 4);
+  EXPECT_EQ(BusLoad(3, 4, true), 3);
+  EXPECT_EQ(BusLoad(0, 4, true), 0);
+}
+
 TEST(Policy, TheLongestPrefixIsChosenAndTheFirstOfEqualOnes) {
   const std::vector<WaitingView> waiting = {{0, 0}, {64, 0}, {96, 0}, {96, 0}};
   EXPECT_EQ(ChooseNext(Policy::kLongestPrefix, waiting), 2U);

@@ -157,10 +157,22 @@ Scheduler::Start Scheduler::StartOf(Sequence& sequence) const {
   return start;
 }
 
+int Scheduler::Seats() const { return std::min(limits_.max_running, limits_.max_queue); }
+
+bool Scheduler::WaitsForArrivals() const {
+  return limits_.batching == Batching::kStatic && running_.empty() && boarding_ == 0 &&
+         BusLoad(waiting(), Seats(), closed_) == 0;
+}
+
 void Scheduler::Admit(const Budget& budget, Step& step) {
   if (waiting_.empty() || running() >= limits_.max_running) return;
+  const bool bus = limits_.batching == Batching::kStatic;
+  if (bus && running_.empty() && boarding_ == 0) {
+    boarding_ = BusLoad(waiting(), Seats(), closed_);
+  }
   ComputeOutstanding();
   while (step.rows() < budget.rows && !waiting_.empty() && running() < limits_.max_running) {
+    if (bus && boarding_ == 0) return;
     const auto chosen = ChooseWaiting();
     Sequence& sequence = *chosen->second;
     const Start start = StartOf(sequence);
@@ -178,6 +190,7 @@ void Scheduler::Admit(const Budget& budget, Step& step) {
     counters_.prefix_hits += start.fork == nullptr && sequence.taken > 0 ? 1 : 0;
     (start.fork == nullptr ? counters_.cached_tokens : counters_.forked_tokens) += sequence.taken;
     waiting_.erase(chosen);
+    boarding_ = std::max(boarding_ - 1, 0);
     sequence.running = true;
     running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, Before),
                     &sequence);
@@ -247,6 +260,7 @@ bool Scheduler::PreemptAfter(const Sequence& sequence, Step& step) {
   running_.pop_back();
   waiting_.emplace(victim->order, victim);
   step.preempted_.push_back(victim->id);
+  ++boarding_;  // it keeps its seat
   return true;
 }
 
@@ -264,6 +278,7 @@ void Scheduler::Remove(RequestId id) {
     std::erase(running_, sequence);
   } else {
     waiting_.erase(sequence->order);
+    boarding_ = std::min(boarding_, waiting());
   }
   sequences_.erase(found);
 }

@@ -22,6 +22,7 @@ struct SchedulerLimits {
   int max_running = 16;  // most sequences that hold pages
   int max_queue = 1024;  // most sequences that wait
   Policy policy = Policy::kPriority;
+  Batching batching = Batching::kContinuous;
   // Most seconds of a step by StepPrice; 0: twice the price of the answers in it alone, so that a
   // long prompt makes nobody wait longer than that for the next token.
   double max_step_s = 0;
@@ -95,6 +96,11 @@ class Scheduler {
   // Ends a sequence and frees its pages. Unknown ids are ignored.
   void Remove(RequestId id);
 
+  // Batching::kStatic: from now on nobody comes, or few do, and a bus need not wait to be full.
+  void CloseArrivals() { closed_ = true; }
+  // Nothing runs, and no plan will hold anything before others come or arrivals are closed.
+  bool WaitsForArrivals() const;
+
   const Sequence* Find(RequestId id) const;
   int waiting() const { return static_cast<int>(waiting_.size()); }
   int running() const { return static_cast<int>(running_.size()); }
@@ -129,6 +135,7 @@ class Scheduler {
   void ServeGenerating(int budget, Step& step);
   void ServePrompts(const Budget& budget, Step& step);
   int RoomForFirst(Sequence& sequence, Step& step);
+  int Seats() const;
   void Admit(const Budget& budget, Step& step);
   void TakeOver(Sequence& sequence, const Start& start);
 
@@ -142,6 +149,8 @@ class Scheduler {
   std::vector<Sequence*> running_;       // in ServiceOrder
   std::vector<FormPages> outstanding_;   // per group: pages that running_ still need to known ends
   std::vector<WaitingView> candidates_;  // reused
+  int boarding_ = 0;                     // kStatic: how many may still get on
+  bool closed_ = false;                  // see CloseArrivals
   SchedulerCounters counters_;
 };
 

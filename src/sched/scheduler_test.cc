@@ -140,6 +140,42 @@ TEST(Scheduler, NobodyOvertakesAWaitingSequenceThatDoesNotFit) {
   EXPECT_EQ(RunStep(scheduler, 100), "2:0+100");
 }
 
+TEST(Scheduler, AStaticBatchWaitsUntilItIsFullAndTakesNobodyOnTheWay) {
+  const PoolSpec pools[] = {{.pages = 100}};
+  Scheduler scheduler({.max_running = 2, .batching = Batching::kStatic}, pools);
+  ASSERT_TRUE(scheduler.Add(Make(1, 40, 9)));
+  EXPECT_TRUE(scheduler.WaitsForArrivals());
+  EXPECT_EQ(RunStep(scheduler, 50), "");
+  ASSERT_TRUE(scheduler.Add(Make(2, 30, 9)));
+  ASSERT_TRUE(scheduler.Add(Make(3, 5, 9)));
+  EXPECT_FALSE(scheduler.WaitsForArrivals());
+  EXPECT_EQ(RunStep(scheduler, 35), "1:0+35");  // boarding takes as many steps as it needs
+  EXPECT_EQ(RunStep(scheduler, 35), "1:35+5 2:0+30");
+  scheduler.Remove(RequestId{2});
+  EXPECT_EQ(RunStep(scheduler, 35), "1:40+1");  // a seat is free, but the bus has left
+  scheduler.Remove(RequestId{1});
+  EXPECT_TRUE(scheduler.WaitsForArrivals());
+  EXPECT_EQ(RunStep(scheduler, 35), "");
+  scheduler.CloseArrivals();
+  EXPECT_FALSE(scheduler.WaitsForArrivals());
+  EXPECT_EQ(RunStep(scheduler, 35), "3:0+5");
+}
+
+TEST(Scheduler, AStaticBatchTakesBackWhomItPreempted) {
+  const PoolSpec pools[] = {{.pages = 4}};
+  Scheduler scheduler({.max_running = 3, .batching = Batching::kStatic}, pools);
+  for (const uint64_t id : {1, 2, 3, 4}) ASSERT_TRUE(scheduler.Add(Make(id, 30, 20)));
+  EXPECT_EQ(RunStep(scheduler, 100), "1:0+30 2:0+30 3:0+30");
+  RunStep(scheduler, 100);
+  EXPECT_EQ(RunStep(scheduler, 100), "1:31+1 2:31+1 3:31+1");
+  EXPECT_EQ(RunStep(scheduler, 100), "1:32+1 2:32+1");  // a second page for each of them
+  EXPECT_EQ(scheduler.counters().preemptions(), 1);
+  scheduler.Remove(RequestId{2});
+  EXPECT_EQ(RunStep(scheduler, 100), "1:33+1 3:0+33");
+  scheduler.Remove(RequestId{3});
+  EXPECT_EQ(RunStep(scheduler, 100), "1:34+1");  // not 4, which never was on this bus
+}
+
 TEST(Scheduler, PreemptsTheNewestAndComputesItAgain) {
   const PoolSpec pools[] = {{.pages = 4}};
   Scheduler scheduler({}, pools);

@@ -87,6 +87,7 @@ class ScheduleRun {
     return true;
   }
   void Cancel(size_t index) { core_.Cancel(RequestId{index + 1}); }
+  void CloseArrivals() { core_.CloseArrivals(); }
   bool Step() { return core_.RunStep(); }
   std::optional<std::string> Problem() const {
     return FindPageProblem(core_.scheduler().book(), core_.scheduler().AllPages());
@@ -179,6 +180,7 @@ inline EngineCoreOptions RandomOptions(const Pick& pick, const ScheduleModel& mo
                                        .max_running = pick(1, 9),
                                        .max_queue = 1000,
                                        .policy = static_cast<Policy>(pick(0, 2)),
+                                       .batching = static_cast<Batching>(pick(0, 4) / 4),
                                        .max_step_s = pick(0, 3) == 0 ? 40.0 : 0},
                             .pools = model.Pools(longest + 32 * pick(0, 20)),
                             .clock = [] { return 0.0; }};
@@ -235,6 +237,7 @@ inline std::optional<std::string> RunSchedule(const Pick& pick, ScheduleModel& m
       if (auto problem = step()) return problem;
     }
   }
+  run.CloseArrivals();
   for (int i = 0; !run.core().idle(); ++i) {
     if (auto problem = step()) return problem;
     if (i > 100'000) return "it does not end";
