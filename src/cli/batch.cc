@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "base/sha256.h"
+#include "base/split_mix.h"
 #include "cli/batch_journal.h"
 #include "cli/generate.h"
 #include "cli/openai_request.h"
@@ -42,15 +43,13 @@ std::vector<InputLine> SplitLines(std::string_view text) {
 }
 
 // A missing seed, from --seed and the request's name, so that a line's answer does not depend on
-// its neighbours. FNV-1a, finished by the multiplications of SplitMix64.
+// its neighbours. FNV-1a, finished by SplitMix64.
 uint64_t SeedOf(uint64_t seed, std::string_view custom_id) {
   uint64_t hash = 0xcbf29ce484222325ULL ^ seed;
   for (const char c : custom_id) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   }
-  hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EBULL;
-  return hash ^ (hash >> 31);
+  return SplitMix(hash);
 }
 
 // A line on its way.
@@ -265,7 +264,7 @@ Status Batch::Run(std::span<const InputLine> lines) {
   totals_.resumed = journal_.count();
   // Enough that the engine's queue never runs dry, few enough that memory does not grow with the
   // file.
-  const size_t most = static_cast<size_t>(std::max(64, 2 * own_.max_sequences));
+  const size_t most = static_cast<size_t>(std::max(64, 2 * own_.serving.max_sequences));
   size_t next = 0;
   bool stopped = false;
   while (!running_.empty() || held_ || (next < lines.size() && !stopped)) {
@@ -346,10 +345,7 @@ Status RunBatch(const GlobalFlags& flags, const BatchFlags& own) {
 
   SessionOptions options;
   options.pull = true;
-  options.max_sequences = own.max_sequences;
-  options.prefix_cache = own.prefix_cache;
-  options.step_budget = own.max_step_ms > 0;
-  options.max_step_s = own.max_step_ms / 1000;
+  options.serving = &own.serving;
   NIBBLE_TRY(const Session session, OpenSession(flags, own.model, options));
   NIBBLE_TRY(const auto chat, LoadChatTemplate(*session.engine, own.chat_template));
   const std::string run =

@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "cli/globals.h"
+#include "cli/serving_flags.h"
 #include "engine/request.h"
 
 namespace nibble::cli {
@@ -14,9 +15,7 @@ struct BatchFlags {
   std::string in;
   std::string out;
   std::string chat_template;
-  int max_sequences = 16;
-  double max_step_ms = 0;  // 0: no limit; nobody waits for a single token
-  bool prefix_cache = true;
+  ServingFlags serving;
   SamplingParams sampling;  // for lines that say nothing: OpenAI's defaults, or the flags'
   std::optional<int> max_tokens;
 };

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "cli/bench_output.h"
+#include "cli/bench_serve.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -31,6 +32,7 @@ struct BenchFlags {
   int repetitions = 5;
   bool limits = false;
   bool attention_exactness = false;
+  BenchServeFlags serve;
 };
 
 struct BenchSetup {
@@ -195,6 +197,10 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
     return BadInput("--attention-exactness measures no speed that --limits could be beside");
   }
   if (own.attention_exactness) return RunExactness(flags, own, output);
+  if (own.serve.any()) {
+    NIBBLE_TRY(const ModelFile file, OpenModel(flags, own));
+    return RunBenchServe(flags, own.serve, file, ModelName(own), output);
+  }
   const std::vector<BenchCase> cases = Cases(own);
   if (cases.empty()) return BadInput("nothing to measure: every -p and -n is 0");
   NIBBLE_TRY(const auto kvs, KvList(flags));
@@ -273,12 +279,14 @@ void AddBenchCommand(const CommandContext& context) {
   command->add_option("-o,--output", own->output, "md, csv, json or jsonl")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str();
+  AddBenchServeFlags(*command, own->serve);
   command->footer(
       "Examples:\n"
       "  nibble bench smollm2-135m --limits\n"
       "  nibble bench model.gguf -p 512 -n 128 -b 1,4,16 -d 0,4096 --kv f16,f32\n"
       "  nibble bench --random tinyllama-1.1b --to q4_k_m -p 256 -n 48 -b 1,16 --limits --json\n"
-      "  nibble bench --attention-exactness\n");
+      "  nibble bench --attention-exactness\n"
+      "  nibble bench model.gguf --serve-trace trace.csv --rate 2 --max-seqs 32\n");
   const GlobalFlags& flags = context.flags;
   std::function<Status()>& action = context.action;
   command->callback(

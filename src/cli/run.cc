@@ -32,7 +32,6 @@ struct RunFlags {
   bool stats = false;
   bool has_prompt = false;
   BatchFlags batch;
-  std::string prefix_cache = "on";
 };
 
 uint64_t RandomSeed() {
@@ -184,7 +183,6 @@ Status StartBatch(const GlobalFlags& flags, const CLI::App& command, const RunFl
   BatchFlags batch = own.batch;
   batch.model = own.model;
   batch.chat_template = own.chat_template;
-  batch.prefix_cache = own.prefix_cache == "on";
   batch.sampling.temperature = 1;
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group() == kSamplingGroup && option->count() > 0) batch.sampling = own.sampling;
@@ -206,20 +204,7 @@ void AddBatchFlags(CLI::App& command, RunFlags& own) {
       ->type_name("OUT.jsonl")
       ->needs("--batch")
       ->group(group);
-  command.add_option("--max-seqs", own.batch.max_sequences, "Most sequences at the same time")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--max-step-ms", own.batch.max_step_ms,
-                  "Most milliseconds of one step; default: no limit")
-      ->check(CLI::Range(0.0, 3.6e6))
-      ->group(group);
-  command
-      .add_option("--prefix-cache", own.prefix_cache, "Compute what prompts have in common once")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str()
-      ->group(group);
+  AddServingFlags(command, own.batch.serving, group);
 }
 
 }  // namespace

@@ -27,8 +27,7 @@ Result<std::filesystem::path> FindModel(const GlobalFlags& flags, const std::str
   return result.path;
 }
 
-Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
-                            const SessionOptions& options) {
+Result<EngineOptions> MakeEngineOptions(const GlobalFlags& flags) {
   EngineOptions engine_options;
   NIBBLE_TRY(engine_options.act, ParseAct(flags.act));
   NIBBLE_TRY(engine_options.kv, ParseKvFormats(flags));
@@ -36,18 +35,22 @@ Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
   engine_options.nodes = NodesToUse(flags);
   NIBBLE_TRY(const std::optional<size_t> kv_memory, KvMemory(flags));
   if (kv_memory) engine_options.kv_memory = *kv_memory;
+  engine_options.max_context = flags.context;
+  return engine_options;
+}
 
+Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
+                            const SessionOptions& options) {
+  NIBBLE_TRY(EngineOptions engine_options, MakeEngineOptions(flags));
   Session session;
   NIBBLE_TRY(session.path, FindModel(flags, model, options.pull));
   NIBBLE_TRY(const ModelFile file, ModelFile::Open(session.path));
-  engine_options.max_context = flags.context > 0
-                                   ? flags.context
-                                   : std::min(options.max_context, file.config().context_length);
+  if (flags.context == 0) {
+    engine_options.max_context = std::min(options.max_context, file.config().context_length);
+  }
   engine_options.min_contexts = options.min_sequences;
-  engine_options.max_running = options.max_sequences;
-  engine_options.prefix_cache = options.prefix_cache;
-  engine_options.step_budget = options.step_budget;
-  engine_options.max_step_s = options.max_step_s;
+  engine_options.step_budget = false;
+  if (options.serving != nullptr) ApplyServingFlags(*options.serving, engine_options);
   NIBBLE_TRY(const EnginePlan plan, Engine::Plan(file, engine_options));
   if (!flags.quiet) fmt::print(stderr, "{}\n", plan.Describe());
 

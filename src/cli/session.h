@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "cli/globals.h"
+#include "cli/serving_flags.h"
 #include "engine/engine.h"
 
 namespace nibble::cli {
@@ -22,11 +23,12 @@ struct SessionOptions {
   bool pull = false;    // fetch a known name that is not on disk
   // Whole contexts that the KV cache holds unless --kv-memory says otherwise.
   int min_sequences = 1;
-  int max_sequences = 16;  // at the same time
-  bool prefix_cache = true;
-  bool step_budget = false;  // EngineOptions
-  double max_step_s = 0;
+  // None: one request at a time, whose prompt makes nobody wait, so that no prices are measured.
+  const ServingFlags* serving = nullptr;
 };
+
+// What the common flags say of an engine. Errors: a wrong --act, --kv or --kv-memory.
+Result<EngineOptions> MakeEngineOptions(const GlobalFlags& flags);
 
 // Finds the model (pulling it where asked to), prints the memory plan to standard error unless
 // --quiet, and loads.

@@ -115,6 +115,10 @@ class Batch(CliTest):
         wrong = [("not json", "line 2"), ({"url": "/v1/completions", "body": {}}, "custom_id"),
                  (completion("empty", []), "prompt"), (completion("long", "x" * 400), "400"),
                  (completion("ids", [1, 70000]), "70000"), (completion("n", "a", n=0), "n is 0"),
+                 (completion("many", "a", n=129), "n is 129"),
+                 (completion("nan", "a", temperature=float("nan")), "temperature"),
+                 (completion("top", "a", top_p=float("nan")), "top_p"),
+                 (completion("frequency", "a", frequency_penalty=float("inf")), "frequency"),
                  (completion("best", "a", n=3, best_of=2), "best_of"),
                  (completion("temp", "a", temperature=-1), "temperature"),
                  (completion("kind", "a", temperature="warm"), "temperature"),
@@ -136,6 +140,21 @@ class Batch(CliTest):
             self.assertIn(word, error["message"])
         texts = [out[i]["response"]["body"]["choices"][0]["text"] for i in (0, -1)]
         self.assertEqual(texts[0], texts[1])
+
+    def test_what_can_never_fit_is_refused_and_the_rest_is_served(self):
+        # 4 pages: the long one needs 5 whatever else runs, the others take turns.
+        lines = [completion(f"{i}", "x" * 60, max_tokens=40, temperature=0) for i in range(8)]
+        lines.insert(3, completion("long", "x" * 100, max_tokens=60))
+        arguments = ("-c", 256, "--kv-memory", "300000", "--max-seqs", 8)
+        out = [json.loads(line) for line in self.run_batch(lines, *arguments).splitlines()]
+        self.assertEqual([line["response"]["status_code"] for line in out],
+                         [200] * 3 + [400] + [200] * 5)
+        message = out[3]["response"]["body"]["error"]["message"]
+        self.assertIn("159", message)
+        self.assertIn("128", message)
+        alone = [json.loads(line) for line in self.run_batch(lines, "-c", 256).splitlines()]
+        self.assertEqual(out[4:], alone[4:])
+        self.assertEqual(alone[3]["response"]["status_code"], 200)
 
     def test_a_killed_run_goes_on(self):
         lines = self.mixed(60)
