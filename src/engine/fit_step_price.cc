@@ -8,69 +8,114 @@
 namespace nibble {
 namespace {
 
+// Rows, and positions before them, of the step that shows what attention costs.
+constexpr int kDeepRows = 16;
+constexpr int kDepth = 2048;
+
 class NoSink : public LogitsSink {
  public:
   void Rows(int /*first*/, MatrixView<float> /*logits*/) override {}
 };
 
-// Seconds of one step of so many rows, the last `logits` of which give logits.
-std::optional<double> Measure(Executor& executor, const FitInput& input, int rows, int logits,
-                              std::vector<FormPages>& touched) {
-  PageBook book(input.pools);
-  SequencePages pages(book);
-  const auto reservation = book.Reserve(pages, rows);
-  if (!reservation) return std::nullopt;
-  for (int g = 0; g < book.groups(); ++g) {
-    FormPages& pages_of = touched[static_cast<size_t>(g)];
-    pages_of.pages = std::max(pages_of.pages, book.pool(g).touched());
-    pages_of.open = std::max(pages_of.open, book.open_pool(g).touched());
+class Fitting {
+ public:
+  Fitting(Executor& executor, const FitInput& input) : executor_(executor), input_(input) {
+    out_.touched.resize(input.pools.size());
   }
-  const std::vector<TokenId> tokens(static_cast<size_t>(rows), TokenId{0});
-  std::vector<int> logit_rows(static_cast<size_t>(logits));
-  std::iota(logit_rows.begin(), logit_rows.end(), rows - logits);
-  const ExecuteSpan span{.first = 0, .rows = rows, .pages = &pages};
-  NoSink sink;
-  double best = 0;
-  for (int repeat = 0; repeat < 2; ++repeat) {
-    const double begin = input.clock();
-    if (!executor.Execute({tokens, {&span, 1}, logit_rows}, sink)) return std::nullopt;
-    const double seconds = input.clock() - begin;
-    best = repeat == 0 ? seconds : std::min(best, seconds);
+
+  FittedStepPrice Run() {
+    const double end = input_.clock() + input_.patience_s;
+    const int most = std::min(input_.max_rows, input_.max_context);
+    for (int rows = 1; rows <= most; rows = rows == 1 ? 8 : rows * 2) {
+      const auto seconds = Measure(0, rows, 1);
+      if (!seconds) break;
+      points_.push_back({rows, *seconds});
+      if (input_.clock() > end) break;
+    }
+    if (points_.empty()) return std::move(out_);
+    double logit_row_s = 0;
+    if (points_.size() > 1) {
+      const int rows = points_[1].rows;
+      const auto all = Measure(0, rows, rows);
+      if (all) logit_row_s = std::max(0.0, *all - points_[1].seconds) / (rows - 1);
+    }
+    FitAttention();
+    // What StepPrice adds for the loads that were measured is in the measured times.
+    const StepPrice added({{1, 0}}, kv_token_s_, logit_row_s, kv_read_s_);
+    for (StepPrice::Point& point : points_) {
+      point.seconds = std::max(0.0, point.seconds - added.Seconds(LoadOf(0, point.rows, true)));
+    }
+    out_.price = StepPrice(std::move(points_), kv_token_s_, logit_row_s, kv_read_s_);
+    return std::move(out_);
   }
-  return best;
-}
+
+ private:
+  // Seconds of one step of so many rows behind `first` positions (whole pages) that nobody
+  // computed, the last `logits` rows of which give logits.
+  std::optional<double> Measure(int first, int rows, int logits) {
+    PageBook book(input_.pools);
+    SequencePages pages(book);
+    const std::vector<TokenId> all(static_cast<size_t>(first + rows), TokenId{0});
+    for (int done = 0; done < first; done += kPageTokens) {  // open pages hold a step's rows only
+      auto before = book.Reserve(pages, kPageTokens);
+      if (!before) return std::nullopt;
+      before->Commit(kPageTokens, {.prompt = all, .answer = {}});
+    }
+    const auto reservation = book.Reserve(pages, rows);
+    if (!reservation) return std::nullopt;
+    if (first == 0) Touched(book);  // pages that are only read take no memory
+    const std::span tokens = std::span(all).first(static_cast<size_t>(rows));
+    std::vector<int> logit_rows(static_cast<size_t>(logits));
+    std::iota(logit_rows.begin(), logit_rows.end(), rows - logits);
+    const ExecuteSpan span{.first = first, .rows = rows, .pages = &pages};
+    NoSink sink;
+    double best = 0;
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const double begin = input_.clock();
+      if (!executor_.Execute({tokens, {&span, 1}, logit_rows}, sink)) return std::nullopt;
+      const double seconds = input_.clock() - begin;
+      best = repeat == 0 ? seconds : std::min(best, seconds);
+    }
+    return best;
+  }
+
+  void Touched(const PageBook& book) {
+    for (int g = 0; g < book.groups(); ++g) {
+      FormPages& of = out_.touched[static_cast<size_t>(g)];
+      of.pages = std::max(of.pages, book.pool(g).touched());
+      of.open = std::max(of.open, book.open_pool(g).touched());
+    }
+  }
+
+  // Rows behind d positions cost d · token each, measured on several rows of one sequence, as the
+  // chunks of a prompt are. A row alone costs at least what its bytes take at the speed at which
+  // one row reads the weights (pages that nobody wrote may cost less): `read` is the difference.
+  void FitAttention() {
+    const double byte_s = points_[0].seconds /
+                          static_cast<double>(std::max<size_t>(executor_.WeightBytesPerStep(), 1));
+    // KvBytesRead counts windows, which stop growing: the first position's are those of all groups.
+    kv_read_s_ = executor_.KvBytesRead(0) * byte_s;
+    const int depth = std::min(kDepth, input_.max_context - kDeepRows) / kPageTokens * kPageTokens;
+    if (depth < 8 * kDeepRows || input_.max_rows < kDeepRows) return;
+    const auto flat = Measure(0, kDeepRows, 1);
+    const auto deep = Measure(depth, kDeepRows, 1);
+    if (!flat || !deep) return;
+    kv_token_s_ = std::max(0.0, *deep - *flat) / (depth * kDeepRows);
+    kv_read_s_ = std::max(0.0, kv_read_s_ - kv_token_s_);
+  }
+
+  Executor& executor_;
+  const FitInput& input_;
+  FittedStepPrice out_;
+  std::vector<StepPrice::Point> points_;
+  double kv_token_s_ = 0;
+  double kv_read_s_ = 0;
+};
 
 }  // namespace
 
 FittedStepPrice FitStepPrice(Executor& executor, const FitInput& input) {
-  const double end = input.clock() + input.patience_s;
-  const int most = std::min(input.max_rows, input.max_context);
-  std::vector<StepPrice::Point> points;
-  FittedStepPrice fitted{.touched = std::vector<FormPages>(input.pools.size())};
-  for (int rows = 1; rows <= most; rows = rows == 1 ? 8 : rows * 4) {
-    const auto seconds = Measure(executor, input, rows, 1, fitted.touched);
-    if (!seconds) break;
-    points.push_back({rows, *seconds});
-    if (input.clock() > end) break;
-  }
-  if (points.empty()) return fitted;
-  const double byte_s =
-      points[0].seconds / static_cast<double>(std::max<size_t>(executor.WeightBytesPerStep(), 1));
-  // KvBytesRead counts windows, which stop growing: the first position's are those of all groups.
-  const double kv_token_s = executor.KvBytesRead(0) * byte_s;
-  double logit_row_s = 0;
-  if (points.size() > 1) {
-    const auto all = Measure(executor, input, points[1].rows, points[1].rows, fitted.touched);
-    if (all) logit_row_s = std::max(0.0, *all - points[1].seconds) / (points[1].rows - 1);
-  }
-  // What StepPrice adds for the loads that were measured is in the measured times.
-  for (StepPrice::Point& point : points) {
-    const StepLoad load = LoadOf(0, point.rows, true);
-    point.seconds = std::max(0.0, point.seconds - kv_token_s * static_cast<double>(load.kv_tokens) -
-                                      logit_row_s * load.logit_rows);
-  }
-  fitted.price = StepPrice(std::move(points), kv_token_s, logit_row_s);
-  return fitted;
+  return Fitting(executor, input).Run();
 }
 
 }  // namespace nibble

@@ -179,16 +179,41 @@ TEST(FitStepPrice, FindsTheTableOfAModelThatKeepsIt) {
                                                          .patience_s = 1e9});
   const StepPrice& price = fitted.price;
   ASSERT_EQ(fitted.touched.size(), 1U);
-  EXPECT_EQ(fitted.touched[0].pages, 128 / kPageTokens);  // 1, 8, 32, 128 rows: 512 are too many
+  EXPECT_EQ(fitted.touched[0].pages, 256 / kPageTokens);  // 1, 8, 16 … 256 rows: 512 are too many
   ASSERT_TRUE(price.known());
   // KV: 1 byte a token beside 1,000 of weights read in the first step's 10.5 s.
   EXPECT_NEAR(price.Seconds({8, 36, 1}), 10.5, 0.5);
   EXPECT_NEAR(price.Seconds({8, 36, 8}), 14, 0.5);
   EXPECT_NEAR(price.Seconds({32, 32 * 33 / 2, 1}), 34.5, 0.5);
-  EXPECT_GT(price.Seconds({1, 1001, 1}), 20);
+  EXPECT_NEAR(price.Seconds(LoadOf(1000, 1, true)) - price.Seconds(LoadOf(0, 1, true)), 10.5, 0.1);
   executor.before = [](const ExecuteInput&) { return Status(BadInput("no")); };
   EXPECT_FALSE(
       FitStepPrice(executor, {.pools = pools, .clock = [&] { return now; }}).price.known());
+}
+
+// What attention of rows behind many positions takes is measured, not taken from the bytes.
+TEST(FitStepPrice, MeasuresRowsAtADepth) {
+  const std::vector<PoolSpec> pools = {{.pages = 100}};
+  testing::FakeExecutor executor(testing::kCoreVocabulary, pools);
+  double now = 0;
+  double row_token_s = 0.002;
+  executor.before = [&](const ExecuteInput& input) -> Status {
+    const StepLoad load = LoadOf(input.spans[0].first, input.spans[0].rows, true);
+    now += 10 + row_token_s * static_cast<double>(load.kv_tokens);
+    return {};
+  };
+  const FitInput input{.pools = pools,
+                       .max_rows = 512,
+                       .max_context = 3000,
+                       .clock = [&] { return now; },
+                       .patience_s = 1e9};
+  const auto chunk = [](const StepPrice& price) {
+    return price.Seconds(LoadOf(2000, 64, true)) - price.Seconds(LoadOf(0, 64, true));
+  };
+  // One row reads 0.01 s of bytes a position: 16 together take less than 16 alone.
+  EXPECT_NEAR(chunk(FitStepPrice(executor, input).price), 0.002 * 64 * 2000, 30);
+  row_token_s = 0.05;  // and now more
+  EXPECT_NEAR(chunk(FitStepPrice(executor, input).price), 0.05 * 64 * 2000, 100);
 }
 
 }  // namespace

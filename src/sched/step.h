@@ -50,9 +50,7 @@ class Step {
   void Drop(const Sequence& sequence) {
     for (size_t i = 0; i < spans_.size(); ++i) {
       if (spans_[i].sequence != &sequence) continue;
-      const StepLoad less = LoadOf(spans_[i].first, spans_[i].rows, spans_[i].ReachesEnd());
-      load_ = {load_.rows - less.rows, load_.kv_tokens - less.kv_tokens,
-               load_.logit_rows - less.logit_rows};
+      load_ = load_ - LoadOf(spans_[i].first, spans_[i].rows, spans_[i].ReachesEnd());
       spans_.erase(spans_.begin() + static_cast<ptrdiff_t>(i));
       reservations_.erase(reservations_.begin() + static_cast<ptrdiff_t>(i));
       return;

@@ -10,13 +10,15 @@ namespace nibble {
 StepLoad LoadOf(int first, int rows, bool wants_logits) {
   // Row i reads positions 0 … first + i.
   const int64_t tokens = int64_t{rows} * (2 * int64_t{first} + rows + 1) / 2;
-  return {rows, tokens, wants_logits ? 1 : 0};
+  return {rows, tokens, wants_logits ? 1 : 0, int64_t{first} + rows};
 }
 
-StepPrice::StepPrice(std::vector<Point> points, double kv_token_s, double logit_row_s)
+StepPrice::StepPrice(std::vector<Point> points, double kv_token_s, double logit_row_s,
+                     double kv_read_s)
     : points_(std::move(points)),
       kv_token_s_(std::max(kv_token_s, 0.0)),
-      logit_row_s_(std::max(logit_row_s, 0.0)) {
+      logit_row_s_(std::max(logit_row_s, 0.0)),
+      kv_read_s_(std::max(kv_read_s, 0.0)) {
   NIBBLE_CHECK(!points_.empty());
   for (size_t i = 1; i < points_.size(); ++i) {
     NIBBLE_CHECK(points_[i].rows > points_[i - 1].rows);
@@ -35,7 +37,7 @@ double StepPrice::Seconds(const StepLoad& load) const {
     seconds = a.seconds + (b.seconds - a.seconds) * (load.rows - a.rows) / (b.rows - a.rows);
   }
   return seconds + kv_token_s_ * static_cast<double>(load.kv_tokens) +
-         logit_row_s_ * load.logit_rows;
+         logit_row_s_ * load.logit_rows + kv_read_s_ * static_cast<double>(load.kv_reads);
 }
 
 int RowsWithin(const StepPrice& price, const StepLoad& load, int first, int wanted, double limit) {

@@ -8,11 +8,17 @@ namespace nibble {
 // What a step costs depends on these.
 struct StepLoad {
   int rows = 0;
-  int64_t kv_tokens = 0;  // positions that all rows' queries read together
+  int64_t kv_tokens = 0;  // positions that all rows' queries see together: arithmetic
   int logit_rows = 0;     // rows whose logits are computed
+  int64_t kv_reads = 0;   // positions of all sequences, which rows of one read together: bytes
 
   StepLoad operator+(const StepLoad& other) const {
-    return {rows + other.rows, kv_tokens + other.kv_tokens, logit_rows + other.logit_rows};
+    return {rows + other.rows, kv_tokens + other.kv_tokens, logit_rows + other.logit_rows,
+            kv_reads + other.kv_reads};
+  }
+  StepLoad operator-(const StepLoad& other) const {
+    return {rows - other.rows, kv_tokens - other.kv_tokens, logit_rows - other.logit_rows,
+            kv_reads - other.kv_reads};
   }
 };
 
@@ -22,7 +28,7 @@ StepLoad LoadOf(int first, int rows, bool wants_logits);
 // Seconds that a step takes, as a table that is fitted once and then frozen: a plan never depends
 // on a measured time. Rows: linear between the table's points and along its last piece beyond them
 // (weights are read once for all rows, so a row costs little until arithmetic is the bound); KV
-// tokens and logit rows: linear.
+// tokens, KV reads and logit rows: linear.
 class StepPrice {
  public:
   struct Point {
@@ -31,7 +37,7 @@ class StepPrice {
   };
   StepPrice() = default;  // knows nothing: no limit follows from it
   // At least one point; rows ascend. What falls from one point to the next counts as level.
-  StepPrice(std::vector<Point> points, double kv_token_s, double logit_row_s);
+  StepPrice(std::vector<Point> points, double kv_token_s, double logit_row_s, double kv_read_s = 0);
 
   bool known() const { return !points_.empty(); }
   double Seconds(const StepLoad& load) const;
@@ -40,6 +46,7 @@ class StepPrice {
   std::vector<Point> points_;
   double kv_token_s_ = 0;
   double logit_row_s_ = 0;
+  double kv_read_s_ = 0;
 };
 
 // Most rows, at most `wanted`, that a sequence may add from position `first` on to a step of load

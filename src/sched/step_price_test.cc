@@ -28,6 +28,9 @@ TEST(StepPrice, CountsKvTokensAndLogits) {
   EXPECT_EQ(LoadOf(4, 3, true).kv_tokens, 18);
   EXPECT_EQ(LoadOf(0, 1, false).kv_tokens, 1);
   EXPECT_EQ(LoadOf(4, 3, true).logit_rows, 1);
+  // They read 7 different ones.
+  EXPECT_EQ(LoadOf(4, 3, true).kv_reads, 7);
+  EXPECT_DOUBLE_EQ(StepPrice({{1, 1}}, 0, 0, 0.25).Seconds(LoadOf(4, 3, true)), 1 + 7 * 0.25);
 }
 
 TEST(StepPrice, RowsWithinIsTheMostThatFits) {
