@@ -80,26 +80,23 @@ void Scheduler::ServeGenerating(int budget, Step& step) {
 }
 
 Scheduler::Budget Scheduler::TimeBudget(int rows, const Step& step) const {
-  Budget budget{.rows = rows,
-                .seconds = std::numeric_limits<double>::infinity(),
-                .answers = step.rows(),
-                .least = 1};
+  Budget budget{
+      .rows = rows, .seconds = std::numeric_limits<double>::infinity(), .answers = step.rows()};
   if (!price_.known()) return budget;
   if (limits_.max_step_s > 0) {
     budget.seconds = limits_.max_step_s;
-    budget.least = kLeastPromptRows;
   } else if (!step.empty()) {
     budget.seconds = 2 * price_.Seconds(step.load());
   }
   return budget;
 }
 
-// Rows of a prompt from position `first` on that the budget allows, at most `wanted`. The first few
-// of a step are free.
+// Rows of a prompt from position `first` on that the budget allows, at most `wanted`. The first
+// kLeastPromptRows of a step are free.
 int Scheduler::PromptRows(int first, int wanted, const Budget& budget, const Step& step) const {
   wanted = std::min(wanted, budget.rows - step.rows());
   if (wanted <= 0 || !price_.known()) return wanted;
-  const int free = std::min(wanted, budget.least - (step.rows() - budget.answers));
+  const int free = std::min(wanted, kLeastPromptRows - (step.rows() - budget.answers));
   return std::max(free, RowsWithin(price_, step.load(), first, wanted, budget.seconds));
 }
 

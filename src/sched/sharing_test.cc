@@ -168,30 +168,6 @@ TEST(StepBudget, APromptDoesNotDoubleTheStepsOfAnswers) {
   EXPECT_EQ(RunStep(scheduler), "3:30+370");
 }
 
-TEST(StepBudget, AnAnswerIsHardlySlowerWhenAPromptsRowsAreDear) {
-  const PoolSpec pools[] = {{.pages = 1000}};
-  // Attention is the bound: a row behind 1,000 positions costs as much as an answer's whole step.
-  const StepPrice price({{1, 100}, {8, 101}}, 0.1, 0);
-  Scheduler scheduler({.max_rows = 512}, pools, {}, price);
-  ASSERT_TRUE(scheduler.Add(Make(1, Tokens(10), 2000)));
-  RunStep(scheduler);
-  ASSERT_TRUE(scheduler.Add(Make(2, Tokens(1500), 5)));
-  double worst = 0;
-  int steps = 0;
-  for (; scheduler.Find(RequestId{2})->computed() < 1500; ++steps) {
-    const Sequence& answer = *scheduler.Find(RequestId{1});
-    const double alone = price.Seconds(LoadOf(answer.computed(), 1, true));
-    Step step = scheduler.Plan(512);
-    worst = std::max(worst, price.Seconds(step.load()) / alone);
-    ASSERT_EQ(step.spans()[0].rows, 1);
-    ASSERT_GE(step.spans()[1].rows, 1) << "the prompt makes progress in every step";
-    step = Step();
-    RunStep(scheduler);
-  }
-  EXPECT_LE(worst, 2.3);  // one row is always free
-  EXPECT_LT(steps, 1500);
-}
-
 TEST(StepBudget, ALimitInSecondsHoldsButNeverStopsAPrompt) {
   const PoolSpec pools[] = {{.pages = 1000}};
   const StepPrice price({{1, 1}, {2, 2}}, 0, 0);
