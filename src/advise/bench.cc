@@ -169,7 +169,7 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
   if (int64_t{per_sequence} * batch > INT32_MAX) {
     return BadInput("{} sequences of {} tokens are more pages than can be numbered", batch, tokens);
   }
-  std::vector<KvGroup> groups = MakeKvGroups(decoder.config(), options.formats);
+  NIBBLE_TRY(std::vector<KvGroup> groups, MakeKvGroups(decoder.config(), options.formats));
   const std::vector<int> page_counts(groups.size(), per_sequence * batch);
   NIBBLE_TRY(KvStorage storage, KvStorage::Create(std::move(groups), page_counts, page_counts));
   NIBBLE_RETURN_IF_ERROR(storage.Interleave(options.nodes));
@@ -203,9 +203,9 @@ Result<ModelBench> ModelBench::Create(Decoder& decoder, const KernelTable& kerne
   return ModelBench(std::move(impl));
 }
 
-double ModelBench::KvBytes(const ModelConfig& config, KvFormats formats, const BenchCase& test) {
+double ModelBench::KvBytes(std::span<const KvGroup> groups, const BenchCase& test) {
   double page = 0;
-  for (const KvGroup& group : MakeKvGroups(config, formats)) {
+  for (const KvGroup& group : groups) {
     page += static_cast<double>(group.PageBytes());
     if (group.two_forms()) page += static_cast<double>(group.SealedPageBytes());
   }

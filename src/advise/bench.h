@@ -66,7 +66,7 @@ class ModelBench {
   ~ModelBench();
 
   // Bytes of the KV cache that a case needs.
-  static double KvBytes(const ModelConfig& config, KvFormats formats, const BenchCase& test);
+  static double KvBytes(std::span<const KvGroup> groups, const BenchCase& test);
 
   // One warm-up and `repetitions` measured rounds.
   BenchRow Run(const BenchCase& test, int repetitions);

@@ -304,11 +304,12 @@ std::string RunName(const GlobalFlags& flags, const BatchFlags& own, const Sessi
                     std::string_view input, std::string_view chat) {
   const SamplingParams& s = own.sampling;
   return Sha256Hex(fmt::format(
-      "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", Sha256Hex(input),
+      "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", Sha256Hex(input),
       session.path.string(), session.engine->plan().model.weight_bytes, Sha256Hex(chat), flags.act,
-      flags.kv, flags.kv_k, flags.kv_v, flags.context, flags.seed.value_or(0),
-      own.max_tokens.value_or(-2), s.temperature, s.top_k, s.top_p, s.min_p, s.typical_p,
-      s.repetition_penalty, s.presence_penalty, s.frequency_penalty, s.penalty_last_n));
+      flags.kv, flags.kv_k, flags.kv_v, fmt::join(flags.kv_skip_layers, ","), flags.kv_rotate,
+      flags.context, flags.seed.value_or(0), own.max_tokens.value_or(-2), s.temperature, s.top_k,
+      s.top_p, s.min_p, s.typical_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty,
+      s.penalty_last_n));
 }
 
 void Report(const GlobalFlags& flags, const BatchFlags& own, const Totals& totals, size_t lines,

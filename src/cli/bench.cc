@@ -125,33 +125,30 @@ Result<BenchSetup> SetUp(const GlobalFlags& flags, const BenchFlags& own,
   return setup;
 }
 
-// The formats of --kv f16,f32,…, each with its name in the rows.
-Result<std::vector<std::pair<std::string, KvFormats>>> KvList(const GlobalFlags& flags) {
-  std::vector<std::pair<std::string, KvFormats>> list;
+// The formats of --kv f16,f32,….
+Result<std::vector<KvFormats>> KvList(const GlobalFlags& flags) {
+  std::vector<KvFormats> list;
   for (size_t begin = 0; begin <= flags.kv.size();) {
     const size_t comma = std::min(flags.kv.find(',', begin), flags.kv.size());
     GlobalFlags one = flags;
     one.kv = flags.kv.substr(begin, comma - begin);
     NIBBLE_TRY(const KvFormats formats, ParseKvFormats(one));
-    std::string name = one.kv;
-    if (!one.kv_k.empty() || !one.kv_v.empty()) {
-      name = (one.kv_k.empty() ? one.kv : one.kv_k) + "/" + (one.kv_v.empty() ? one.kv : one.kv_v);
-    }
-    list.emplace_back(name, formats);
+    list.push_back(formats);
     begin = comma + 1;
   }
   return list;
 }
 
 // The KV cache is new for each case; what does not fit is refused before anything is measured.
-Status CheckRoom(const BenchSetup& setup, KvFormats formats, const BenchCase& test) {
+Status CheckRoom(const BenchSetup& setup, const KvFormats& formats, const BenchCase& test) {
   const int context = setup.decoder->max_context();
   if (test.TokensPerSequence() > context) {
     const int of_model = setup.file.config().context_length;
     return BadInput("{} tokens per sequence asked for, but {} {}", test.TokensPerSequence(),
                     context < of_model ? "--ctx allows" : "the model has room for", context);
   }
-  const double needed = ModelBench::KvBytes(setup.file.config(), formats, test);
+  NIBBLE_TRY(const std::vector<KvGroup> groups, MakeKvGroups(setup.file.config(), formats));
+  const double needed = ModelBench::KvBytes(groups, test);
   const auto text = [&] {
     return fmt::format("batch {} with {} tokens each needs {} of KV cache", test.batch,
                        test.TokensPerSequence(), FormatBytes(needed));
@@ -205,7 +202,7 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
   if (cases.empty()) return BadInput("nothing to measure: every -p and -n is 0");
   NIBBLE_TRY(const auto kvs, KvList(flags));
   NIBBLE_TRY(BenchSetup setup, SetUp(flags, own, cases));
-  for (const auto& [name, formats] : kvs) {
+  for (const KvFormats& formats : kvs) {
     for (const BenchCase& test : cases) NIBBLE_RETURN_IF_ERROR(CheckRoom(setup, formats, test));
   }
   const ModelWork work = ComputeWork(setup.file, setup.act);
@@ -222,7 +219,7 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
     NIBBLE_TRY(const MachineLimits limits, MeasureLimits(*loops));
     printer.Limits(limits);
   }
-  for (const auto& [name, formats] : kvs) {
+  for (const KvFormats& formats : kvs) {
     for (const BenchCase& test : cases) {
       NIBBLE_TRY(ModelBench bench, ModelBench::Create(*setup.decoder, KernelsFor(setup.isa), work,
                                                       {.formats = formats,
@@ -233,7 +230,7 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
       const BenchRow row = bench.Run(test, own.repetitions);
       std::optional<LimitFractions> fractions;
       if (loops) fractions = MeasureFractions(bench, *loops);
-      printer.Row(BenchRowJson(header, name, row, fractions));
+      printer.Row(BenchRowJson(header, formats.Name(), row, fractions));
     }
   }
   printer.Finish();

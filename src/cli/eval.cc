@@ -68,8 +68,18 @@ Status WriteLogitsOf(const GlobalFlags& flags, const EvalFlags& own) {
   return {};
 }
 
-void PrintPerplexity(const GlobalFlags& flags, const EvalFlags& own, int context,
-                     const PerplexityResult& result) {
+// How the model computes.
+Status AddArithmetic(const GlobalFlags& flags, Json& out) {
+  NIBBLE_TRY(const KvFormats kv, ParseKvFormats(flags));
+  out["act"] = flags.act;
+  out["kv"] = kv.Name();
+  out["kv_skip_layers"] = kv.skip_layers;
+  out["kv_rotate"] = kv.Rotates();
+  return {};
+}
+
+Status PrintPerplexity(const GlobalFlags& flags, const EvalFlags& own, int context,
+                       const PerplexityResult& result) {
   if (flags.json) {
     Json out;
     out["ppl"] = result.perplexity;
@@ -78,23 +88,19 @@ void PrintPerplexity(const GlobalFlags& flags, const EvalFlags& own, int context
     out["chunks"] = result.chunks;
     out["protocol"] = own.protocol;
     out["ctx"] = context;
-    out["act"] = flags.act;
-    out["kv"] = flags.kv;
+    NIBBLE_RETURN_IF_ERROR(AddArithmetic(flags, out));
     PrintJsonLine(out);
-    return;
+    return {};
   }
   fmt::print("perplexity {:.4f} ± {:.4f}  ({} windows of {} tokens, {} predictions, {} protocol)\n",
              result.perplexity, result.standard_error, result.chunks, context, result.tokens,
              own.protocol);
+  return {};
 }
 
 Status CompareWithBase(const GlobalFlags& flags, const EvalFlags& own, Engine& candidate,
                        std::span<const TokenId> ids, const WindowOptions& windows) {
-  GlobalFlags base_flags = flags;
-  base_flags.act = "f32";
-  base_flags.kv = "f32";
-  base_flags.kv_k.clear();
-  base_flags.kv_v.clear();
+  const GlobalFlags base_flags = InFloats(flags);
   SessionOptions session_options;
   session_options.max_context = windows.context;
   NIBBLE_TRY(const Session base, OpenSession(base_flags, own.base, session_options));
@@ -113,8 +119,7 @@ Status CompareWithBase(const GlobalFlags& flags, const EvalFlags& own, Engine& c
     Json out = DivergenceJson(result);
     out["protocol"] = own.protocol;
     out["ctx"] = windows.context;
-    out["act"] = flags.act;
-    out["kv"] = flags.kv;
+    NIBBLE_RETURN_IF_ERROR(AddArithmetic(flags, out));
     out["base_act"] = base_flags.act;
     out["base_kv"] = base_flags.kv;
     PrintJsonLine(out);
@@ -162,8 +167,7 @@ Status RunEval(const GlobalFlags& flags, const EvalFlags& own) {
                     fmt::format("window {} of {}, perplexity {:.4f}", done, total, perplexity));
   };
   NIBBLE_TRY(const PerplexityResult result, MeasurePerplexity(*session.engine, ids, options));
-  PrintPerplexity(flags, own, windows.context, result);
-  return {};
+  return PrintPerplexity(flags, own, windows.context, result);
 }
 
 }  // namespace

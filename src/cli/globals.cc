@@ -9,6 +9,45 @@
 
 namespace nibble::cli {
 
+namespace {
+
+// "f32, f16, …, between the names".
+std::string KvFormatNames(const char* between, const char* last) {
+  std::string names;
+  const std::span<const KvFormatTraits> all = AllKvFormats();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i > 0) names += i + 1 == all.size() ? last : between;
+    names += all[i].name;
+  }
+  return names;
+}
+
+void AddKvFlags(CLI::App& app, GlobalFlags& flags, const std::string& group) {
+  app.add_option("--kv", flags.kv, "Number format of the KV cache; default: f16")
+      ->type_name(KvFormatNames("|", "|"))
+      ->group(group);
+  app.add_option("--kv-k", flags.kv_k, "The same for keys alone; default: that of --kv")
+      ->type_name("FORMAT")
+      ->group(group);
+  app.add_option("--kv-v", flags.kv_v, "The same for values alone; default: that of --kv")
+      ->type_name("FORMAT")
+      ->group(group);
+  app.add_option("--kv-skip-layers", flags.kv_skip_layers,
+                 "Layers whose keys and values stay f16, such as 0,1,-1 (the last); default: none")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("L,...")
+      ->group(group);
+  app.add_option("--kv-rotate", flags.kv_rotate,
+                 "Spread the channels of queries and keys by a Hadamard matrix before keys are "
+                 "rounded; default: on for int4 keys, off for others")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->type_name("on|off")
+      ->group(group);
+}
+
+}  // namespace
+
 void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
   const std::string group = "Common flags";
   app.add_option("-t,--threads", flags.threads, "Threads; default: all this process may use")
@@ -19,15 +58,7 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
                  "Arithmetic of activations: int8 (fast) or f32 (weights alone are quantised)")
       ->type_name("int8|f32")
       ->group(group);
-  app.add_option("--kv", flags.kv, "Number format of the KV cache")
-      ->type_name("f16|f32")
-      ->group(group);
-  app.add_option("--kv-k", flags.kv_k, "The same for keys alone")
-      ->type_name("FORMAT")
-      ->group(group);
-  app.add_option("--kv-v", flags.kv_v, "The same for values alone")
-      ->type_name("FORMAT")
-      ->group(group);
+  AddKvFlags(app, flags, group);
   app.add_option("--kv-memory", flags.kv_memory,
                  "Memory for the KV cache, such as 512MiB; auto: half of what is left")
       ->type_name("auto|SIZE")
@@ -58,6 +89,15 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
   app.add_flag("--quiet", flags.quiet, "Only results and errors")->group(group);
 }
 
+GlobalFlags InFloats(GlobalFlags flags) {
+  flags.act = flags.kv = "f32";
+  flags.kv_k.clear();
+  flags.kv_v.clear();
+  flags.kv_skip_layers.clear();
+  flags.kv_rotate.clear();
+  return flags;
+}
+
 Result<Act> ParseAct(const std::string& text) {
   if (text == "int8") return Act::kInt8;
   if (text == "f32") return Act::kF32;
@@ -67,9 +107,8 @@ Result<Act> ParseAct(const std::string& text) {
 namespace {
 
 Result<KvFormat> ParseKvFormat(const char* flag, const std::string& text) {
-  if (text == "f16") return KvFormat::kF16;
-  if (text == "f32") return KvFormat::kF32;
-  return BadInput("{}: expected f16 or f32, found '{}'", flag, text);
+  if (const auto format = KvFormatFromName(text)) return *format;
+  return BadInput("{}: expected {}, found '{}'", flag, KvFormatNames(", ", " or "), text);
 }
 
 }  // namespace
@@ -84,6 +123,8 @@ Result<KvFormats> ParseKvFormats(const GlobalFlags& flags) {
   if (!flags.kv_v.empty()) {
     NIBBLE_TRY(formats.v, ParseKvFormat("--kv-v", flags.kv_v));
   }
+  formats.skip_layers = flags.kv_skip_layers;
+  if (!flags.kv_rotate.empty()) formats.rotate = flags.kv_rotate == "on";
   return formats;
 }
 

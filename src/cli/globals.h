@@ -23,6 +23,8 @@ struct GlobalFlags {
   std::string kv = "f16";
   std::string kv_k;
   std::string kv_v;
+  std::vector<int> kv_skip_layers;
+  std::string kv_rotate;           // empty: by the format of keys
   std::string kv_memory = "auto";  // half of what is left
   bool numa = false;
   int context = 0;  // 0: the model's own, bounded by memory
@@ -33,6 +35,9 @@ struct GlobalFlags {
 };
 
 void AddGlobalFlags(CLI::App& app, GlobalFlags& flags);
+
+// The same flags with f32 arithmetic and f32 pages throughout.
+GlobalFlags InFloats(GlobalFlags flags);
 
 Result<Act> ParseAct(const std::string& text);
 Result<KvFormats> ParseKvFormats(const GlobalFlags& flags);

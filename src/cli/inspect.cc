@@ -81,7 +81,7 @@ Json CardOf(const ModelFile& file) {
   return card.is_object() ? card : Json(nullptr);
 }
 
-Json ToJson(const Inspection& inspection, const InspectFlags& own, KvFormats kv) {
+Json ToJson(const Inspection& inspection, const InspectFlags& own, std::span<const KvGroup> kv) {
   const ModelConfig& config = inspection.file.config();
   const TensorSource& source = inspection.file.source();
   Json out;
@@ -116,7 +116,7 @@ Json ToJson(const Inspection& inspection, const InspectFlags& own, KvFormats kv)
                                 {"bytes", tensor.bytes.size()}});
     }
   }
-  out["kv_bytes_per_token"] = KvBytesPerToken(MakeKvGroups(config, kv));
+  out["kv_bytes_per_token"] = KvBytesPerToken(kv);
   out["card"] = CardOf(inspection.file);
   out["problems"] = inspection.problems;
   return out;
@@ -166,6 +166,7 @@ Status RunInspect(const GlobalFlags& flags, const InspectFlags& own) {
   NIBBLE_TRY(const KvFormats kv, ParseKvFormats(flags));
   NIBBLE_TRY(const std::filesystem::path path, FindModel(flags, own.model, false));
   NIBBLE_TRY(ModelFile file, ModelFile::Open(path));
+  NIBBLE_TRY(const std::vector<KvGroup> groups, MakeKvGroups(file.config(), kv));
   Inspection inspection{path, std::move(file), std::nullopt, {}};
   LoadTokenizerOf(inspection);
   if (own.check) {
@@ -177,7 +178,7 @@ Status RunInspect(const GlobalFlags& flags, const InspectFlags& own) {
                       tensors[i].name);
     }
   }
-  const Json json = ToJson(inspection, own, kv);
+  const Json json = ToJson(inspection, own, groups);
   if (own.card && json["card"].is_null()) {
     return BadInput("{}: has no card (only files that nibble quantised carry one)", path.string());
   }

@@ -91,11 +91,7 @@ Result<CardQuality> MeasureQuality(const GlobalFlags& flags, const QuantizeFlags
   quiet.quiet = true;
   quiet.verbose = false;
   NIBBLE_TRY(const Session candidate, OpenSession(quiet, made, options));
-  quiet.act = "f32";
-  quiet.kv = "f32";
-  quiet.kv_k.clear();
-  quiet.kv_v.clear();
-  NIBBLE_TRY(const Session base, OpenSession(quiet, source.string(), options));
+  NIBBLE_TRY(const Session base, OpenSession(InFloats(quiet), source.string(), options));
   NIBBLE_TRY(const std::vector<TokenId> ids, candidate.engine->tokenizer().Encode(text.text));
   Progress progress("quality", !flags.quiet);
   divergence.progress = [&](int done, int total, double mean) {

@@ -53,6 +53,9 @@ Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
   if (options.serving != nullptr) ApplyServingFlags(*options.serving, engine_options);
   NIBBLE_TRY(const EnginePlan plan, Engine::Plan(file, engine_options));
   if (!flags.quiet) fmt::print(stderr, "{}\n", plan.Describe());
+  for (const std::string& group : plan.kv_groups) {
+    if (flags.verbose) fmt::print(stderr, "{}\n", group);
+  }
 
   const double started = MonotonicSeconds();
   NIBBLE_TRY(session.engine, Engine::Create(file, engine_options));

@@ -72,7 +72,7 @@ struct Engine::Impl {
         decoder(std::move(decoder_in)),
         tokenizer(std::move(tokenizer_in)),
         storage(std::move(storage_in)),
-        plan(plan_in),
+        plan(std::move(plan_in)),
         executor(*decoder, storage) {}
 
   std::unique_ptr<ThreadPool> pool;

@@ -50,6 +50,7 @@ struct EngineOptions {
 struct EnginePlan {
   MemoryPlan model;
   size_t kv_bytes = 0;         // page pools; pages are taken as they are filled
+  size_t kv_open_bytes = 0;    // of these, pages that are not sealed yet, where they are others
   size_t sampler_bytes = 0;    // candidates, counts and log-probabilities of one row
   size_t tokenizer_bytes = 0;  // estimate from the vocabulary
   size_t process_bytes = 0;    // program, thread stacks, allocator
@@ -67,7 +68,8 @@ struct EnginePlan {
   // Most bytes ever: what is needed only while loading counts as well.
   size_t Peak() const { return Total() + model.load_scratch_bytes; }
   bool Fits() const { return Peak() <= available_bytes; }
-  std::string Describe() const;  // one line for people: every part and the sum
+  std::string Describe() const;        // one line for people: every part and the sum
+  std::vector<std::string> kv_groups;  // a line for people each: what a page holds
 };
 
 // What the engine has done, as of the end of its last step.

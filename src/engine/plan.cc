@@ -51,6 +51,41 @@ int TokensIn(std::span<const KvGroup> groups, size_t bytes, int most,
   return low * kPageTokens;
 }
 
+size_t OpenBytes(const PlannedPools& pools) {
+  size_t bytes = 0;
+  for (size_t g = 0; g < pools.groups.size(); ++g) {
+    bytes += pools.groups[g].PageBytes() * static_cast<size_t>(pools.pools[g].open_pages);
+  }
+  return bytes;
+}
+
+double BitsPerValue(const KvLayout& layout) {
+  return 8.0 * static_cast<double>(layout.PieceBytes()) /
+         (2.0 * kPageTokens * layout.kv_heads * layout.head_dim);
+}
+
+// "KV group of 30 layers: a page of 32 tokens is 30 layers × 3 heads of 64 × (keys kivi2 772 + …".
+std::string DescribeGroup(const KvGroup& group, const PoolSpec& pool) {
+  const KvLayout& sealed = group.sealed;
+  const auto side = [&](KvFormat format, size_t block, KvSide of) {
+    const bool page_float = TraitsOf(format).page_float[static_cast<size_t>(of)];
+    return fmt::format("{} {}", TraitsOf(format).name, block + (page_float ? sizeof(float) : 0));
+  };
+  std::string text = fmt::format(
+      "KV group of {} layers{}{}: a page of {} tokens is {} layers × {} heads of {} × (keys {} + "
+      "values {} bytes), rounded up to 64: {} bytes, {} a token, {:.3f} bits a value; {} pages",
+      group.layers.size(), group.window > 0 ? fmt::format(" with window {}", group.window) : "",
+      group.rotate ? ", rotated" : "", kPageTokens, group.layers.size(), sealed.kv_heads,
+      sealed.head_dim, side(sealed.k, sealed.KBytes(), KvSide::kKeys),
+      side(sealed.v, sealed.VBytes(), KvSide::kValues), group.SealedPageBytes(),
+      group.SealedPageBytes() / kPageTokens, BitsPerValue(sealed), pool.pages);
+  if (group.two_forms()) {
+    text += fmt::format(" sealed in units of {}, and {} open ones of {} bytes", group.unit_pages(),
+                        pool.open_pages, group.PageBytes());
+  }
+  return text;
+}
+
 std::string Text(size_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 
 Status CheckOption(const char* name, int64_t value, int64_t low, int64_t high) {
@@ -126,7 +161,7 @@ Result<PlannedPools> PlanPools(const PlanInput& input) {
   const int context = options.max_context > 0 ? options.max_context : config.context_length;
 
   PlannedPools out;
-  out.groups = MakeKvGroups(config, options.kv);
+  NIBBLE_TRY(out.groups, MakeKvGroups(config, options.kv));
   EnginePlan& plan = out.plan;
   plan.model = input.model;
   plan.sampler_bytes = Sampler::Bytes(config.vocabulary);
@@ -141,6 +176,10 @@ Result<PlannedPools> PlanPools(const PlanInput& input) {
   plan.max_context = options.max_context > 0 ? context : std::min(context, plan.kv_tokens);
   out.pools = PoolsForTokens(out.groups, plan.kv_tokens, options);
   plan.kv_bytes = KvStorage::Bytes(out.groups, out.OpenPages(), out.SealedPages());
+  plan.kv_open_bytes = OpenBytes(out);
+  for (size_t g = 0; g < out.groups.size(); ++g) {
+    plan.kv_groups.push_back(DescribeGroup(out.groups[g], out.pools[g]));
+  }
   const size_t left = input.available > without_kv ? input.available - without_kv : 0;
   plan.fitting_context = std::min(context, TokensIn(out.groups, left, context, options));
   return out;
@@ -149,10 +188,12 @@ Result<PlannedPools> PlanPools(const PlanInput& input) {
 std::string EnginePlan::Describe() const {
   return fmt::format(
       "weights {} + step buffers {} + rotations {} + sampler {} + tokenizer {} + process {} + KV "
-      "pages {}{} ({} tokens of {} bytes, taken as they are filled) = {}{}; available {}",
+      "pages {}{} ({} tokens of {} bytes{}, taken as they are filled) = {}{}; available {}",
       Text(model.weight_bytes), Text(model.workspace_bytes), Text(model.rope_bytes),
       Text(sampler_bytes), Text(tokenizer_bytes), Text(process_bytes), Text(kv_bytes),
-      kv_is_half ? ", half of what is left" : "", kv_tokens, kv_bytes_per_token, Text(Total()),
+      kv_is_half ? ", half of what is left" : "", kv_tokens, kv_bytes_per_token,
+      kv_open_bytes > 0 ? fmt::format(" sealed, and {} of open pages", Text(kv_open_bytes)) : "",
+      Text(Total()),
       model.load_scratch_bytes == 0
           ? ""
           : fmt::format(", and {} while loading", Text(model.load_scratch_bytes)),

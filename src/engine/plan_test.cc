@@ -1,5 +1,6 @@
 #include "engine/plan.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "kv/storage/kv_storage.h"
@@ -87,6 +88,121 @@ TEST(PlanPools, OpenPagesHoldAUnitOfEachSequenceAndAStep) {
   EXPECT_EQ(pools->SealedPages()[0], pools->pools[0].pages);
   EXPECT_EQ(pools->plan.kv_bytes,
             KvStorage::Bytes(pools->groups, pools->OpenPages(), pools->SealedPages()));
+}
+
+ModelConfig Llama(int layers, int kv_heads, int head_dim) {
+  ModelConfig config;
+  config.vocabulary = 1000;
+  config.heads = kv_heads * 3;
+  config.kv_heads = kv_heads;
+  config.head_dim = head_dim;
+  config.context_length = 1 << 17;
+  config.layers.resize(static_cast<size_t>(layers));
+  return config;
+}
+
+std::vector<KvGroup> Groups(const ModelConfig& config, const KvFormats& formats) {
+  return MakeKvGroups(config, formats).value();
+}
+
+// The formats with the bytes of one head's page of keys and values, by hand.
+struct PageBytes {
+  KvFormat format;
+  int head_dim;
+  size_t keys_and_values;
+};
+
+TEST(KvBytes, PerTokenAreTheFormatTables) {
+  using enum KvFormat;
+  constexpr PageBytes kTable[] = {
+      {kF32, 64, size_t{2} * 32 * 64 * 4},
+      {kF16, 64, size_t{2} * 32 * 64 * 2},
+      {kFp8, 64, 2 * (32 * 64 + 4)},
+      {kInt8, 64, 2 * (32 * 64 + 32 * 2) + 4},
+      {kInt4, 64, 2 * (32 * 64 / 2 + 32 * 2) + 4},
+      // 4 bytes per channel (keys), and per token and 32 channels (values).
+      {kKivi4, 64, (32 * 64 / 2 + 64 * 4 + 4) + (32 * 64 / 2 + 32 * 2 * 4 + 4)},
+      {kKivi2, 64, (32 * 64 / 4 + 64 * 4 + 4) + (32 * 64 / 4 + 32 * 2 * 4 + 4)},
+      {kKivi2, 128, (32 * 128 / 4 + 128 * 4 + 4) + (32 * 128 / 4 + 32 * 4 * 4 + 4)},
+  };
+  for (const PageBytes& entry : kTable) {
+    const ModelConfig config = Llama(16, 4, entry.head_dim);
+    const auto pools = Plan(config, {.kv = {.k = entry.format, .v = entry.format}});
+    ASSERT_TRUE(pools);
+    // 64 heads in all, so that no page is rounded up.
+    EXPECT_EQ(pools->groups[0].SealedPageBytes(), 64 * entry.keys_and_values);
+    EXPECT_EQ(pools->plan.kv_bytes_per_token, 64 * entry.keys_and_values / 32)
+        << TraitsOf(entry.format).name << " " << entry.head_dim;
+    EXPECT_EQ(pools->plan.kv_groups.size(), 1U);
+    const std::string bytes = fmt::format(": {} bytes", 64 * entry.keys_and_values);
+    EXPECT_NE(pools->plan.kv_groups[0].find(bytes), std::string::npos) << pools->plan.kv_groups[0];
+  }
+}
+
+TEST(KvBytes, TwoBitsHoldNearlyFiveTimesTheTokensOfF16) {
+  for (const int head_dim : {64, 128}) {
+    const ModelConfig config = Llama(30, 3, head_dim);
+    const auto held = [&](KvFormat format, int positions) {
+      return static_cast<double>(
+          KvBytesHeld(Groups(config, {.k = format, .v = format}), positions));
+    };
+    // Sequences of 8k tokens whose next token is on its way, wherever in a unit that is: at worst
+    // 127 positions are open still.
+    for (int positions = 8192 - 128; positions < 8192; ++positions) {
+      EXPECT_GE(held(KvFormat::kF16, positions) / held(KvFormat::kKivi2, positions), 4.9)
+          << head_dim << " " << positions;
+    }
+  }
+}
+
+// The formula against the bookkeeping, position by position.
+TEST(KvBytes, HeldAreThePagesOfASequence) {
+  ModelConfig config = Config(1000);
+  config.layers[1].window = 140;
+  const KvFormats all[] = {{},
+                           {.k = KvFormat::kInt8, .v = KvFormat::kF32},
+                           {.k = KvFormat::kKivi2, .v = KvFormat::kInt4, .skip_layers = {0, 4}}};
+  for (const KvFormats& formats : all) {
+    const std::vector<KvGroup> groups = Groups(config, formats);
+    PageBook book(PoolsForTokens(groups, 1000, {.max_rows = 64, .max_running = 3}));
+    SequencePages pages(book);
+    std::vector<TokenId> tokens(1000, TokenId{1});
+    for (int position = 0; position < 700; ++position) {
+      auto reservation = book.Reserve(pages, 1);
+      ASSERT_TRUE(reservation);
+      reservation->Commit(1, TokenList{tokens, {}});
+      size_t bytes = 0;
+      for (size_t g = 0; g < groups.size(); ++g) {
+        const FormPages held = pages.held(static_cast<int>(g));
+        bytes += groups[g].SealedPageBytes() * static_cast<size_t>(held.pages) +
+                 groups[g].PageBytes() * static_cast<size_t>(held.open);
+      }
+      ASSERT_EQ(KvBytesHeld(groups, position + 1), bytes) << formats.Name() << " " << position;
+    }
+  }
+}
+
+TEST(PlanPools, OpenAndSealedPagesAreCountedApart) {
+  const ModelConfig config = Llama(6, 2, 64);
+  const auto pools =
+      Plan(config, {.kv = {.k = KvFormat::kInt8, .v = KvFormat::kKivi4, .skip_layers = {-1}},
+                    .max_context = 2048,
+                    .max_rows = 64,
+                    .max_running = 3});
+  ASSERT_TRUE(pools);
+  ASSERT_EQ(pools->groups.size(), 2U);
+  const EnginePlan& plan = pools->plan;
+  // Five layers of 2 heads: f16 until a unit of four pages is full, for 3 sequences and 64 rows.
+  EXPECT_EQ(plan.kv_open_bytes, (3 * 4 + 2 + 1) * size_t{5} * 2 * 2 * 32 * 64 * 2);
+  const size_t sealed = RoundUp<size_t>(5 * pools->groups[0].sealed.PieceBytes(), 64);
+  const size_t skipped = size_t{2} * 2 * 32 * 64 * 2;
+  EXPECT_EQ(plan.kv_bytes, plan.kv_open_bytes +
+                               sealed * static_cast<size_t>(pools->pools[0].pages) +
+                               skipped * static_cast<size_t>(pools->pools[1].pages));
+  EXPECT_EQ(plan.kv_bytes_per_token, sealed / 32 + skipped / 32);
+  EXPECT_NE(plan.Describe().find("of open pages"), std::string::npos) << plan.Describe();
+  ASSERT_EQ(plan.kv_groups.size(), 2U);
+  EXPECT_NE(plan.kv_groups[1].find("1 layers"), std::string::npos) << plan.kv_groups[1];
 }
 
 TEST(PlanPools, AContextNobodyAskedForTakesHalfOfWhatIsLeft) {

@@ -8,10 +8,13 @@
 #include <random>
 #include <vector>
 
+#include "format/kv_test_support.h"
 #include "format/small_float.h"
 
 namespace nibble {
 namespace {
+
+using testing::SpreadOf;
 
 constexpr int kDims[] = {24, 40, 64, 80, 128, 256};
 
@@ -42,27 +45,6 @@ std::vector<float> Data(int dim, unsigned seed, float magnitude) {
     x[i] = F16ToF32(F32ToF16Saturating(normal(engine) * (outlier ? 8.0F : 1.0F) + 0.3F));
   }
   return x;
-}
-
-// What numbers share number (j, c)'s scale.
-KvSpread SpreadOf(KvFormat format, KvSide side, const std::vector<float>& x, int dim, int j,
-                  int c) {
-  const bool kivi = format == KvFormat::kKivi4 || format == KvFormat::kKivi2;
-  KvSpread spread{.low = 1e9, .high = -1e9};
-  for (int jj = 0; jj < kPageTokens; ++jj) {
-    for (int cc = 0; cc < dim; ++cc) {
-      const double value = x[static_cast<size_t>(jj * dim + cc)];
-      spread.largest = std::max(spread.largest, std::fabs(value));
-      const bool shares = format == KvFormat::kFp8 ? jj == j && cc == c
-                          : !kivi                  ? jj == j
-                          : side == KvSide::kKeys  ? cc == c
-                                                   : jj == j && cc / 32 == c / 32;
-      if (!shares) continue;
-      spread.low = std::min(spread.low, value);
-      spread.high = std::max(spread.high, value);
-    }
-  }
-  return spread;
 }
 
 TEST(KvCodec, ErrorsStayWithinTheNamedBound) {

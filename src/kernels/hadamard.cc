@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "platform/thread_pool.h"
 
 namespace nibble {
 namespace {
@@ -27,16 +26,11 @@ void RotateBlock(float* x, int n, float factor) {
 
 int HadamardBlock(int head_dim) { return head_dim & -head_dim; }
 
-void HadamardRotate(ThreadPool& pool, int head_dim, MatrixView<float> x) {
-  NIBBLE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
+void HadamardRotate(int head_dim, std::span<float> x) {
+  NIBBLE_CHECK(head_dim > 0 && x.size() % static_cast<size_t>(head_dim) == 0);
   const int block = HadamardBlock(head_dim);
   const float factor = 1 / std::sqrt(static_cast<float>(block));
-  constexpr int kFewRows = 8;
-  pool.ParallelFor(x.rows, kFewRows, [&](int64_t begin, int64_t end, int) {
-    for (auto row = static_cast<int>(begin); row < end; ++row) {
-      for (int c = 0; c < x.cols; c += block) RotateBlock(x.row(row) + c, block, factor);
-    }
-  });
+  for (float* at = x.data(); at < x.data() + x.size(); at += block) RotateBlock(at, block, factor);
 }
 
 }  // namespace nibble

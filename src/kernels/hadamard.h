@@ -1,21 +1,19 @@
 #pragma once
 
-#include "tensor/matrix.h"
+#include <span>
 
 namespace nibble {
-
-class ThreadPool;
 
 // Largest power of two that divides head_dim: the size of the rotation's blocks.
 int HadamardBlock(int head_dim);
 
-// Rotates every block of HadamardBlock(head_dim) channels of x [rows][heads · head_dim] by the
-// normalised Walsh-Hadamard matrix, in place. Applied to queries and keys (after RoPE) it leaves
+// Rotates every block of HadamardBlock(head_dim) channels of x [heads · head_dim] by the normalised
+// Walsh-Hadamard matrix, in place. Applied to queries and keys (after RoPE) it leaves
 // their products as they are and spreads a channel's outliers over its block, which is what few
 // bits per key need (QuaRot, Ashkboos et al. 2024, arXiv 2404.00456; measured for KV caches in
 // ik_llama.cpp PR 1034). It is its own inverse.
 //
 // Order: butterflies of distance 1, 2, 4, … (a + b, a - b), then the factor 1 / sqrt(block).
-void HadamardRotate(ThreadPool& pool, int head_dim, MatrixView<float> x);
+void HadamardRotate(int head_dim, std::span<float> x);
 
 }  // namespace nibble

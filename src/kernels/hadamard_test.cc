@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "kernels/kernel_test_support.h"
-#include "platform/thread_pool.h"
 
 namespace nibble {
 namespace {
@@ -28,12 +27,11 @@ TEST(Hadamard, BlocksAreTheLargestPowerOfTwo) {
 }
 
 TEST(Hadamard, IsTheMatrixOfSigns) {
-  ThreadPool pool(1);
   for (const int dim : {8, 24, 64, 80}) {
     const int block = HadamardBlock(dim);
     const auto before = RandomFloats(static_cast<size_t>(dim), 3);
     auto x = before;
-    HadamardRotate(pool, dim, DenseView(x.data(), 1, dim));
+    HadamardRotate(dim, x);
     for (int i = 0; i < dim; ++i) {
       double want = 0;
       double size = 0;
@@ -52,7 +50,6 @@ TEST(Hadamard, IsTheMatrixOfSigns) {
 }
 
 TEST(Hadamard, KeepsProductsAndSpreadsOutliers) {
-  ThreadPool pool(2);
   constexpr int kRows = 40;
   for (const int dim : {24, 64, 128}) {
     const int cols = 3 * dim;
@@ -61,17 +58,16 @@ TEST(Hadamard, KeepsProductsAndSpreadsOutliers) {
     for (int row = 0; row < kRows; ++row) k[static_cast<size_t>(row * cols + 5)] = 30;
     const auto q0 = q;
     const auto k0 = k;
-    HadamardRotate(pool, dim, DenseView(q.data(), kRows, cols));
-    HadamardRotate(pool, dim, DenseView(k.data(), kRows, cols));
+    HadamardRotate(dim, q);
+    HadamardRotate(dim, k);
     for (int at = 0; at < kRows * cols; at += dim) {
       const double size = std::sqrt(Dot(&q0[at], &q0[at], dim) * Dot(&k0[at], &k0[at], dim));
       ASSERT_NEAR(Dot(&q[at], &k[at], dim), Dot(&q0[at], &k0[at], dim), 16 * 0x1p-24 * size);
     }
     EXPECT_LT(std::fabs(*std::max_element(k.begin(), k.begin() + dim)), 30 * 0.7);
-    // Rows do not depend on each other or on threads.
+    // Heads do not depend on each other.
     auto alone = std::vector<float>(q0.begin() + 7 * cols, q0.begin() + 8 * cols);
-    ThreadPool one(1);
-    HadamardRotate(one, dim, DenseView(alone.data(), 1, cols));
+    HadamardRotate(dim, alone);
     EXPECT_EQ(Bits(alone),
               Bits(std::span(q).subspan(static_cast<size_t>(7 * cols), static_cast<size_t>(cols))));
   }

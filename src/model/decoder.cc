@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "kernels/hadamard.h"
 #include "kernels/matmul.h"
 #include "model/config/model_file.h"
 #include "model/rope_frequencies.h"
@@ -36,6 +37,7 @@ Gate KernelGate(GateKind kind) {
 struct LayerPlace {
   int group = -1;
   int slot = 0;
+  bool rotate = false;  // queries and keys are turned
 };
 
 class PackedDecoder final : public Decoder {
@@ -170,8 +172,8 @@ void PackedDecoder::Begin(const RaggedBatch& batch, std::span<const KvGroup> gro
   }
   for (size_t g = 0; g < groups.size(); ++g) {
     for (size_t slot = 0; slot < groups[g].layers.size(); ++slot) {
-      places_[static_cast<size_t>(groups[g].layers[slot])] = {.group = static_cast<int>(g),
-                                                              .slot = static_cast<int>(slot)};
+      places_[static_cast<size_t>(groups[g].layers[slot])] = {
+          .group = static_cast<int>(g), .slot = static_cast<int>(slot), .rotate = groups[g].rotate};
     }
   }
 }
@@ -280,7 +282,8 @@ void PackedDecoder::PlaceHeads(int layer) {
   const int index = config_.layers[static_cast<size_t>(layer)].rope;
   const auto rope = static_cast<size_t>(std::max(index, 0));
   const int pairs = index < 0 ? 0 : static_cast<int>(ropes_[rope].inv_freq.size());
-  if (!config_.qk_norm && pairs == 0) return;
+  const bool rotate = places_[static_cast<size_t>(layer)].rotate;
+  if (!config_.qk_norm && pairs == 0 && !rotate) return;
   RopeTable table;
   if (pairs > 0) {
     table = {.cos = Rows(workspace_.ropes[rope].cos, pairs),
@@ -294,6 +297,7 @@ void PackedDecoder::PlaceHeads(int layer) {
       NormRow(weights[norm], head, config_.head_dim, head);
     }
     if (pairs > 0) Rope(kernels_, table, row, heads, std::span(x.row(row), cols));
+    if (rotate) HadamardRotate(config_.head_dim, std::span(x.row(row), cols));
   };
   ForRows(pool_, rows_, Query().cols + Key().cols, [&](int row) {
     place(Norm::kQuery, config_.heads, Query(), row);
@@ -304,7 +308,7 @@ void PackedDecoder::PlaceHeads(int layer) {
 void PackedDecoder::RunAttention(int layer) {
   const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
   AttentionShape shape = MakeAttentionShape(config_, layer);
-  shape.act = options_.act;
+  shape.act = options_.attention_act.value_or(options_.act);
   Attention(kernels_, pool_, shape, {.sequences = sequences_, .q = Query(), .out = Context()},
             workspace_.attention);
   AddToHidden(layer, "output", weights[Linear::kOutput], weights[Norm::kPostAttention], Context());

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct MemoryPlan {
 
 struct LoadOptions {
   Act act = Act::kInt8;
+  std::optional<Act> attention_act = {};  // of attention; none: act. Apart for measurements.
   static constexpr int kMaxRows = 1 << 16;
   int max_rows = 512;   // most rows of one step, 1 to kMaxRows
   int max_context = 0;  // most positions of one sequence, at most the model's own; 0: that.

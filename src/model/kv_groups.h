@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "kernels/kv_view.h"
 
 namespace nibble {
@@ -15,6 +18,7 @@ struct KvGroup {
   int window = 0;           // 0: global, else positions that stay visible (own included)
   KvLayout layout;          // of open pages
   KvLayout sealed;          // of sealed pages; equal to `layout`: pages have one form
+  bool rotate = false;      // queries and keys are turned (kernels/hadamard.h) before they are used
 
   bool two_forms() const { return sealed != layout; }
   int unit_pages() const { return UnitPages(sealed); }  // pages that seal together
@@ -38,9 +42,15 @@ struct KvGroup {
 struct KvFormats {
   KvFormat k = KvFormat::kF16;
   KvFormat v = KvFormat::kF16;
+  std::vector<int> skip_layers = {};  // kept in f16 and unrotated; -1 is the last layer
+  std::optional<bool> rotate = {};    // of the other layers; none: where keys are int4
+
+  bool Rotates() const { return rotate.value_or(k == KvFormat::kInt4); }
+  std::string Name() const;  // "int8", or "int8/kivi2" for keys and values apart
 };
 
-// Global layers first, then one group per window size.
-std::vector<KvGroup> MakeKvGroups(const ModelConfig& config, KvFormats formats);
+// Global layers first, then each window size; layers that are skipped make groups of their own.
+// Errors: a layer that the model does not have; a head size that a format cannot hold.
+Result<std::vector<KvGroup>> MakeKvGroups(const ModelConfig& config, const KvFormats& formats);
 
 }  // namespace nibble

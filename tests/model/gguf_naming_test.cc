@@ -68,8 +68,8 @@ TEST_P(QuantisedBits, WholeChunkedBatchedThreaded) {
   const auto path = Converted(dir, folder, MixedFormat);
   const JsonDocument golden = JsonDocument::ReadFile((folder / "golden.json").string()).value();
   const Ids ids = ReadIds(golden.root().Get("ids").value());
-  Runner one(path, {.act = param.act, .kv = param.kv, .threads = 1, .max_rows = 800});
-  Runner four(path, {.act = param.act, .kv = param.kv, .threads = 4, .max_rows = 800});
+  Runner one(path, {.act = param.act, .kv = {param.kv, param.kv}, .threads = 1, .max_rows = 800});
+  Runner four(path, {.act = param.act, .kv = {param.kv, param.kv}, .threads = 4, .max_rows = 800});
   ASSERT_TRUE(one.ok() && four.ok());
   const std::vector<float> whole = one.Logits(ids);
   EXPECT_TRUE(whole == four.Logits(ids)) << "4 threads";

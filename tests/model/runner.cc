@@ -30,17 +30,25 @@ const KernelTable& Kernels() {
 
 TestKv::TestKv(std::span<const KvGroup> groups, int positions) {
   const int count = CeilDiv(positions, kPageTokens);
-  for (const KvGroup& group : groups) {
-    const size_t bytes = group.PageBytes() * static_cast<size_t>(count);
-    arenas_.push_back(AlignedBuffer::Allocate(bytes).value());
+  const auto arena = [count](size_t page_bytes) {
+    auto buffer = AlignedBuffer::Allocate(page_bytes * static_cast<size_t>(count)).value();
     // Whatever lay in a page before must not matter.
-    std::ranges::fill(arenas_.back().as<uint8_t>(), uint8_t{0xFF});
+    std::ranges::fill(buffer.as<uint8_t>(), uint8_t{0xFF});
+    return buffer;
+  };
+  for (const KvGroup& group : groups) {
+    arenas_.push_back(arena(group.PageBytes()));
+    sealed_arenas_.push_back(group.two_forms() ? arena(group.SealedPageBytes()) : AlignedBuffer());
     std::vector<PageId>& pages = pages_.emplace_back();
     for (int i = 0; i < count; ++i) pages.emplace_back(count - 1 - i);
   }
   for (size_t g = 0; g < groups.size(); ++g) {
     tables_.push_back(
         {.arena = arenas_[g].data(), .page_bytes = groups[g].PageBytes(), .pages = pages_[g]});
+    if (!groups[g].two_forms()) continue;
+    tables_[g].sealed_arena = sealed_arenas_[g].data();
+    tables_[g].sealed_page_bytes = groups[g].SealedPageBytes();
+    tables_[g].sealed = pages_[g];
   }
 }
 
@@ -48,7 +56,9 @@ void TestKv::Release(std::span<const KvGroup> groups, int next) {
   for (size_t g = 0; g < groups.size(); ++g) {
     if (groups[g].window == 0) continue;
     const int visible = std::max(0, next - groups[g].window + 1);
-    for (int page = 0; page < visible / kPageTokens; ++page) {
+    const int unit = groups[g].two_forms() ? groups[g].unit_pages() : 1;
+    const int full = next / kPageTokens / unit * unit;
+    for (int page = 0; page < std::min(visible / kPageTokens, full); ++page) {
       pages_[g][static_cast<size_t>(page)] = kNoPage;
     }
   }
@@ -56,15 +66,17 @@ void TestKv::Release(std::span<const KvGroup> groups, int next) {
 
 Runner::Runner(const std::filesystem::path& path, const RunnerOptions& options)
     : pool_(options.threads) {
-  const LoadOptions load{
-      .act = options.act, .max_rows = options.max_rows, .max_context = options.max_context};
+  const LoadOptions load{.act = options.act,
+                         .attention_act = options.attention_act,
+                         .max_rows = options.max_rows,
+                         .max_context = options.max_context};
   auto decoder = Decoder::Load(path, load, Kernels(), pool_);
   if (!decoder) {
     ADD_FAILURE() << decoder.error().message;
     return;
   }
   decoder_ = *std::move(decoder);
-  groups_ = MakeKvGroups(decoder_->config(), {.k = options.kv, .v = options.kv});
+  groups_ = MakeKvGroups(decoder_->config(), options.kv).value();
 }
 
 std::vector<std::vector<float>> Runner::LogitsTogether(std::span<const Ids> ids,
@@ -107,8 +119,17 @@ std::vector<std::vector<float>> Runner::LogitsTogether(std::span<const Ids> ids,
 
 void Runner::Visit(const Ids& ids, int chunk, const Visitor& visit) {
   TestKv cache(groups_, static_cast<int>(ids.size()));
+  VisitWith(cache, true, ids, chunk, visit);
+}
+
+void Runner::Fill(TestKv& cache, const Ids& ids, int chunk, const Visitor& visit) {
+  VisitWith(cache, false, ids, chunk, visit);
+}
+
+void Runner::VisitWith(TestKv& cache, bool release, const Ids& ids, int chunk,
+                       const Visitor& visit) {
   for (int done = 0; done < static_cast<int>(ids.size()); done += chunk) {
-    cache.Release(groups_, done);
+    if (release) cache.Release(groups_, done);
     const int count = std::min(chunk, static_cast<int>(ids.size()) - done);
     const BatchSequence sequence{
         .row_begin = 0, .rows = count, .first = Position{done}, .tables = cache.tables()};

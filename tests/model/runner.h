@@ -21,18 +21,21 @@ class TestKv {
  public:
   TestKv(std::span<const KvGroup> groups, int positions);
   std::span<const KvTable> tables() const { return tables_; }
-  // Pages that no later position from `next` on can see become kNoPage, as when a window moves on.
+  // Pages that no later position from `next` on can see become kNoPage, as when a window moves on;
+  // where pages have two forms, when their unit is full.
   void Release(std::span<const KvGroup> groups, int next);
 
  private:
   std::vector<AlignedBuffer> arenas_;
-  std::vector<std::vector<PageId>> pages_;
+  std::vector<AlignedBuffer> sealed_arenas_;
+  std::vector<std::vector<PageId>> pages_;  // the same in both forms
   std::vector<KvTable> tables_;
 };
 
 struct RunnerOptions {
   Act act = Act::kF32;
-  KvFormat kv = KvFormat::kF32;
+  std::optional<Act> attention_act = {};  // as LoadOptions
+  KvFormats kv = {.k = KvFormat::kF32, .v = KvFormat::kF32};
   int threads = 2;
   int max_rows = 512;
   int max_context = 0;
@@ -50,6 +53,8 @@ class Runner {
   // Hands the logits of every position to visit(position, logits).
   using Visitor = std::function<void(int, std::span<const float>)>;
   void Visit(const Ids& ids, int chunk, const Visitor& visit);
+  // The same into a cache, which keeps all its pages.
+  void Fill(TestKv& cache, const Ids& ids, int chunk, const Visitor& visit);
   // Logits [ids][vocabulary] of every position, in chunks (0: whole).
   std::vector<float> Logits(const Ids& ids, int chunk = 0);
   // The same of several sequences that share every step, each in its own chunks.
@@ -59,6 +64,8 @@ class Runner {
   Ids Greedy(const Ids& prompt, int count);
 
  private:
+  void VisitWith(TestKv& cache, bool release, const Ids& ids, int chunk, const Visitor& visit);
+
   ThreadPool pool_;
   std::unique_ptr<Decoder> decoder_;
   std::vector<KvGroup> groups_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 
 namespace nibble {
 
@@ -110,6 +111,23 @@ double KvBytesRead(std::span<const KvGroup> groups, int position) {
     }
     bytes += static_cast<double>(group.PageBytes()) / kPageTokens * (visible - sealed) +
              static_cast<double>(group.SealedPageBytes()) / kPageTokens * sealed;
+  }
+  return bytes;
+}
+
+size_t KvBytesHeld(std::span<const KvGroup> groups, int positions) {
+  size_t bytes = 0;
+  for (const KvGroup& group : groups) {
+    const int unit = group.unit_pages();
+    const int pages = CeilDiv(positions, kPageTokens);
+    const int sealed = group.two_forms() ? positions / (unit * kPageTokens) * unit : 0;
+    const int first =
+        group.window == 0 ? 0 : std::max(0, positions - group.window + 1) / kPageTokens;
+    const int live_sealed = std::max(0, sealed - first);
+    // Open pages stay until their unit is full, visible or not.
+    const int live_open = group.two_forms() ? pages - sealed : pages - std::min(first, pages);
+    bytes += group.SealedPageBytes() * static_cast<size_t>(live_sealed) +
+             group.PageBytes() * static_cast<size_t>(live_open);
   }
   return bytes;
 }

@@ -49,6 +49,10 @@ class KvStorage {
 // form that the query sees.
 double KvBytesRead(std::span<const KvGroup> groups, int position);
 
+// Bytes of the pages that one sequence of so many committed positions holds, over all groups:
+// sealed ones of its full units, open ones of the rest, none that have left a window.
+size_t KvBytesHeld(std::span<const KvGroup> groups, int positions);
+
 // Bytes that one more position takes in all groups while it is visible, in the form that lasts.
 size_t KvBytesPerToken(std::span<const KvGroup> groups);
 
