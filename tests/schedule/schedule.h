@@ -35,6 +35,8 @@ class ScheduleModel {
   virtual std::unique_ptr<Executor> Make(std::span<const PoolSpec> pools, int threads) = 0;
   virtual const Tokenizer& tokenizer() const = 0;
   virtual int max_context() const = 0;
+  // Pages that its executors have sealed, where they count them.
+  virtual int64_t seals() const { return 0; }
 };
 
 // The bits of a request's rows.
@@ -125,7 +127,8 @@ struct Question {
   Outcome alone;
 };
 
-// Prompts that share one of two beginnings of up to seven pages, and answers.
+// Prompts that share one of two beginnings of up to seven pages, and answers; the first question is
+// as long as any.
 inline std::vector<Question> MakeQuestions(const Pick& pick, int count, int vocabulary,
                                            int max_context) {
   std::vector<Question> questions;
@@ -137,10 +140,12 @@ inline std::vector<Question> MakeQuestions(const Pick& pick, int count, int voca
   for (int q = 0; q < count; ++q) {
     Question question;
     Request& request = question.request;
-    const int shared = std::min(pick(0, 7) * 32, max_context / 2);
+    const int least = q == 0 ? 1 : 0;
+    const int shared = std::min(pick(7 * least, 7) * 32, max_context / 2);
     const int beginning = pick(0, 1);
     for (int i = 0; i < shared; ++i) request.prompt.push_back(token(beginning, i));
-    const int own = pick(1, std::min(70, max_context / 4));
+    const int most = std::min(70, max_context / 4);
+    const int own = pick(std::max(1, most * least), most);
     for (int i = 0; i < own; ++i) request.prompt.push_back(token(100 + q, i));
     request.max_tokens = pick(0, std::min(60, max_context / 5));
     request.ignore_end = true;
