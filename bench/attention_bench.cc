@@ -1,6 +1,8 @@
-// Attention over pages of every format: decode from memory, as a fraction of the read bandwidth,
-// and prefill from cache, as a fraction of the multiply peak; both limits are measured in
-// alternation. Pages as in a model: one sequence in many layers.
+// Attention over pages of every format: decode from memory, one sequence or 16 in a step, as a
+// fraction of the read bandwidth, and prefill from cache, as a fraction of the multiply peak; both
+// limits are measured in alternation. Pages as in a model: the sequences in many layers. Sealed
+// formats also state how many times faster they are than f16 pages of the same shape, which are run
+// in alternation too.
 #include "kernels/attention.h"
 
 #include <benchmark/benchmark.h>
@@ -10,6 +12,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -34,7 +37,10 @@ struct Setup {
   int head_dim;
   KvFormat format;
   int context;
-  int rows;
+  int rows;  // of each sequence
+  int sequences = 1;
+
+  bool decode() const { return rows == 1; }
 };
 
 class Model {
@@ -47,42 +53,58 @@ class Model {
               .scale = 1 / std::sqrt(static_cast<float>(s.head_dim))};
     sealed_ = {.k = s.format, .v = s.format, .kv_heads = s.kv_heads, .head_dim = s.head_dim};
     open_ = OpenLayout(sealed_);
-    const int pages = (s.context + kPageTokens - 1) / kPageTokens;
-    const size_t piece = std::min(open_.PieceBytes(), sealed_.PieceBytes());
-    layers_ = static_cast<int>(least_bytes / (piece * static_cast<size_t>(pages))) + 1;
+    const int pages = (s.context + kPageTokens - 1) / kPageTokens * s.sequences;
+    const size_t step = sealed_.PieceBytes() * static_cast<size_t>(pages);
+    layers_ = static_cast<int>(least_bytes / step) + 1;
+    // What is read sealed needs no open pages, but for the one that is sealed from them.
+    const int open_pages = two_forms() && s.decode() ? UnitPages(sealed_) : pages;
     for (int p = 0; p < pages; ++p) pages_.emplace_back(p);
-    const size_t count = static_cast<size_t>(pages) * static_cast<size_t>(layers_);
-    arena_ = *AlignedBuffer::Allocate(open_.PieceBytes() * count);
-    if (sealed_ != open_) sealed_arena_ = *AlignedBuffer::Allocate(sealed_.PieceBytes() * count);
-    q_ = Random(static_cast<size_t>(s.rows) * s.heads * s.head_dim, 1);
+    for (int p = 0; p < pages; ++p) open_pages_.emplace_back(p % open_pages);
+    const auto layers = static_cast<size_t>(layers_);
+    arena_ =
+        *AlignedBuffer::Allocate(open_.PieceBytes() * layers * static_cast<size_t>(open_pages));
+    if (two_forms()) sealed_arena_ = *AlignedBuffer::Allocate(step * layers);
+    const int rows = s.rows * s.sequences;
+    q_ = Random(static_cast<size_t>(rows) * s.heads * s.head_dim, 1);
     out_.resize(q_.size());
     workspace_.Reserve(shape_, threads).value();
-    Fill(static_cast<int>(count));
+    Fill();
   }
 
   void Step(int layer) {
-    const AttentionSequence sequence = Sequence(layer, setup_.context - setup_.rows, setup_.rows);
+    sequences_.clear();
+    for (int s = 0; s < setup_.sequences; ++s) {
+      sequences_.push_back(Sequence(layer, s, setup_.context - setup_.rows, setup_.rows));
+    }
     const int cols = shape_.heads * shape_.head_dim;
+    const int rows = setup_.rows * setup_.sequences;
     Attention(kernels_, pool_, shape_,
-              {.sequences = {&sequence, 1},
-               .q = DenseView<const float>(q_.data(), setup_.rows, cols),
-               .out = DenseView(out_.data(), setup_.rows, cols)},
+              {.sequences = sequences_,
+               .q = DenseView<const float>(q_.data(), rows, cols),
+               .out = DenseView(out_.data(), rows, cols)},
               workspace_);
     benchmark::DoNotOptimize(out_.data());
   }
 
-  int layers() const { return layers_; }
   // That one step reads.
   double bytes() const {
-    const KvView view = Sequence(0, 0, 1).kv;
+    const KvView view = Sequence(0, 0, 0, 1).kv;
     const int sealed = view.SealedPages(setup_.context - 1);
-    return static_cast<double>(sealed_.PieceBytes()) * sealed +
-           static_cast<double>(open_.PieceBytes()) * (static_cast<int>(pages_.size()) - sealed);
+    const auto open = static_cast<double>(view.table.pages.size()) - sealed;
+    return (static_cast<double>(sealed_.PieceBytes()) * sealed +
+            static_cast<double>(open_.PieceBytes()) * open) *
+           setup_.sequences;
+  }
+  // Seconds of a step: the mean of all layers.
+  double Seconds() {
+    const double started = MonotonicSeconds();
+    for (int layer = 0; layer < layers_; ++layer) Step(layer);
+    return (MonotonicSeconds() - started) / layers_;
   }
   double multiplies() const {
     double seen = 0;
     for (int r = 1; r <= setup_.rows; ++r) seen += setup_.context - setup_.rows + r;
-    return 2 * seen * shape_.heads * shape_.head_dim;
+    return 2 * seen * shape_.heads * shape_.head_dim * setup_.sequences;
   }
   ThreadPool& pool() { return pool_; }
 
@@ -95,16 +117,20 @@ class Model {
     return x;
   }
 
-  AttentionSequence Sequence(int layer, int first, int rows) const {
+  bool two_forms() const { return sealed_ != open_; }
+
+  AttentionSequence Sequence(int layer, int number, int first, int rows) const {
+    const size_t pages = pages_.size() / static_cast<size_t>(setup_.sequences);
+    const size_t first_page = pages * static_cast<size_t>(number);
     const auto layers = static_cast<size_t>(layers_);
     const auto at = static_cast<size_t>(layer);
     KvTable table = {.arena = const_cast<std::byte*>(arena_.as<std::byte>().data()),
                      .page_bytes = open_.PieceBytes() * layers,
-                     .pages = pages_};
-    if (sealed_ != open_) {
+                     .pages = std::span(open_pages_).subspan(first_page, pages)};
+    if (two_forms()) {
       table.sealed_arena = const_cast<std::byte*>(sealed_arena_.as<std::byte>().data());
       table.sealed_page_bytes = sealed_.PieceBytes() * layers;
-      table.sealed = pages_;
+      table.sealed = std::span(pages_).subspan(first_page, pages);
     }
     const KvView view = {.table = table,
                          .layer_offset = open_.PieceBytes() * at,
@@ -112,24 +138,25 @@ class Model {
                          .sealed_offset = sealed_.PieceBytes() * at,
                          .sealed = sealed_,
                          .unit_pages = UnitPages(sealed_)};
-    return {.row_begin = 0, .rows = rows, .first = Position{first}, .kv = view};
+    return {.row_begin = number * setup_.rows, .rows = rows, .first = Position{first}, .kv = view};
   }
 
   // One page is written and sealed, the others are copies.
-  void Fill(int pieces) {
+  void Fill() {
     const int tokens = kPageTokens * UnitPages(sealed_);
     const int cols = setup_.kv_heads * setup_.head_dim;
     const auto k = Random(static_cast<size_t>(tokens * cols), 2);
     const auto v = Random(static_cast<size_t>(tokens * cols), 3);
-    const AttentionSequence sequence = Sequence(0, 0, tokens);
+    const AttentionSequence sequence = Sequence(0, 0, 0, tokens);
     WriteKv(kernels_, pool_, {&sequence, 1}, DenseView<const float>(k.data(), tokens, cols),
             DenseView<const float>(v.data(), tokens, cols));
-    const auto copy = [pieces](std::byte* arena, size_t bytes) {
-      for (int i = 1; i < pieces; ++i)
-        std::memcpy(arena + bytes * static_cast<size_t>(i), arena, bytes);
+    const auto copy = [](AlignedBuffer& arena, size_t bytes) {
+      for (size_t at = bytes; at < arena.size() / bytes * bytes; at += bytes) {
+        std::memcpy(arena.data() + at, arena.data(), bytes);
+      }
     };
-    copy(arena_.data(), open_.PieceBytes());
-    if (sealed_ != open_) copy(sealed_arena_.data(), sealed_.PieceBytes());
+    copy(arena_, open_.PieceBytes());
+    if (two_forms()) copy(sealed_arena_, sealed_.PieceBytes());
   }
 
   Setup setup_;
@@ -140,7 +167,9 @@ class Model {
   KvLayout sealed_;
   AlignedBuffer arena_;
   AlignedBuffer sealed_arena_;
-  std::vector<PageId> pages_;
+  std::vector<PageId> pages_;  // of all sequences
+  std::vector<PageId> open_pages_;
+  std::vector<AttentionSequence> sequences_;
   std::vector<float> q_;
   std::vector<float> out_;
   AttentionWorkspace workspace_;
@@ -156,18 +185,24 @@ double MeasurePeak(ThreadPool& pool, const PeakKernels& peaks) {
 }
 
 void Run(benchmark::State& state, Isa isa, const Setup& setup, int threads) {
-  const bool decode = setup.rows == 1;
+  const bool decode = setup.decode();
   const KernelTable kernels = {isa, nullptr, AttentionKernelsFor(isa), FloatKernelsFor(isa)};
-  Model model(setup, decode ? 4 * ReadTopology().last_level_cache : 1, kernels, threads);
-  Result<ReadProbe> probe = ReadProbe::OfSize(
-      model.pool(), decode ? 4 * ReadTopology().last_level_cache : size_t{1} << 16);
+  const size_t least = decode ? 4 * ReadTopology().last_level_cache : 1;
+  Model model(setup, least, kernels, threads);
+  std::optional<Model> f16;
+  if (decode && TraitsOf(setup.format).sealed_only) {
+    Setup plain = setup;
+    plain.format = KvFormat::kF16;
+    f16.emplace(plain, least, kernels, threads);
+  }
+  Result<ReadProbe> probe = ReadProbe::OfSize(model.pool(), decode ? least : size_t{1} << 16);
   if (!probe) return state.SkipWithError(probe.error().message.c_str());
   std::vector<double> rates;
   std::vector<double> fractions;
+  std::vector<double> gains;
   for (auto _ : state) {
-    const double started = MonotonicSeconds();
-    for (int layer = 0; layer < model.layers(); ++layer) model.Step(layer);
-    const double seconds = (MonotonicSeconds() - started) / model.layers();
+    const double seconds = model.Seconds();
+    if (f16) gains.push_back(f16->Seconds() / seconds);
     state.SetIterationTime(seconds);
     const double limit = decode ? probe->Round() : MeasurePeak(model.pool(), PeakKernelsFor(isa));
     rates.push_back((decode ? model.bytes() : model.multiplies()) / seconds);
@@ -175,6 +210,7 @@ void Run(benchmark::State& state, Isa isa, const Setup& setup, int threads) {
   }
   state.counters[decode ? "GB/s" : "GMAC/s"] = Median(rates) * 1e-9;
   state.counters[decode ? "of_read" : "of_peak"] = Median(fractions);
+  if (f16) state.counters["x_f16"] = Median(gains);
   if (decode) {
     state.counters["GMAC/s"] = Median(rates) * 1e-9 * model.multiplies() / model.bytes();
   }
@@ -186,23 +222,35 @@ void Register() {
     int kv_heads;
     int head_dim;
   };
+  struct Kind {
+    const char* name;
+    int context;
+    int rows;
+    int sequences;
+  };
   const Shape shapes[] = {{4, 4, 64},    {9, 3, 64},   {16, 4, 64},  {32, 4, 64},
                           {16, 16, 128}, {32, 8, 128}, {32, 4, 128}, {4, 1, 256}};
+  const Kind kinds[] = {
+      {"decode8k", 8192, 1, 1}, {"decode16x8k", 8192, 1, 16}, {"prefill512", 512, 512, 1}};
   const int most = ReadTopology().threads;
+  const auto add = [](Isa isa, const Kind& kind, Setup setup, int threads) {
+    setup.context = kind.context;
+    setup.rows = kind.rows;
+    setup.sequences = kind.sequences;
+    const std::string name =
+        fmt::format("{}/{}/{}h{}kv/d{}/{}/t{}", kind.name, IsaName(isa), setup.heads,
+                    setup.kv_heads, setup.head_dim, TraitsOf(setup.format).name, threads);
+    benchmark::RegisterBenchmark(name.c_str(), Run, isa, setup, threads)
+        ->UseManualTime()
+        ->Iterations(setup.decode() ? 9 : 31);
+  };
   for (const Isa isa : SupportedIsas()) {
     if (isa != Isa::kAvx2 && isa != SupportedIsas().back()) continue;
     for (const Shape& s : shapes) {
       for (const KvFormatTraits& format : AllKvFormats()) {
-        for (const int rows : {1, 512}) {
+        for (const Kind& kind : kinds) {
           for (const int threads : {1, most}) {
-            const Setup setup = {
-                s.heads, s.kv_heads, s.head_dim, format.format, rows == 1 ? 8192 : rows, rows};
-            const std::string name =
-                fmt::format("{}/{}/{}h{}kv/d{}/{}/t{}", rows == 1 ? "decode8k" : "prefill512",
-                            IsaName(isa), s.heads, s.kv_heads, s.head_dim, format.name, threads);
-            benchmark::RegisterBenchmark(name.c_str(), Run, isa, setup, threads)
-                ->UseManualTime()
-                ->Iterations(rows == 1 ? 9 : 31);
+            add(isa, kind, {s.heads, s.kv_heads, s.head_dim, format.format, 0, 0}, threads);
           }
         }
       }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -56,39 +55,6 @@ struct Query {
   float* scale;
   float* page;
 };
-
-// q ≈ code · scale with |code| <= 127, four channels' codes a word; channels beyond head_dim are 0.
-// A row with a NaN or an infinity gets the scale NaN.
-void QuantiseQuery(const Query& query, int head_dim) {
-  uint32_t most[kRowBlock] = {};
-  for (int d = 0; d < head_dim; ++d) {
-    for (int r = 0; r < kRowBlock; ++r) {
-      const uint32_t bits = std::bit_cast<uint32_t>(query.q[d * kRowBlock + r]) & 0x7fffffffU;
-      most[r] = most[r] > bits ? most[r] : bits;
-    }
-  }
-  float factor[kRowBlock];
-  for (int r = 0; r < kRowBlock; ++r) {
-    const float largest = std::bit_cast<float>(most[r]);
-    const bool finite = most[r] < 0x7f800000U;
-    factor[r] = finite && largest > 0x1p-120F ? 127.0F / largest : 0.0F;
-    query.scale[r] = finite ? largest / 127.0F : std::numeric_limits<float>::quiet_NaN();
-    query.neg_sum[r] = 0;
-  }
-  constexpr float kRound = math_constants::kRound;
-  std::fill_n(query.codes, QueryFloats(head_dim) / 4, 0);
-  for (int d = 0; d < head_dim; ++d) {
-    int32_t* words = query.codes + static_cast<ptrdiff_t>(d / 4) * kRowBlock;
-    const int shift = 8 * (d % 4);
-    for (int r = 0; r < kRowBlock; ++r) {
-      const float x = factor[r] == 0 ? 0.0F : query.q[d * kRowBlock + r] * factor[r];
-      // The low bits of x + kRound are those of the rounded x.
-      const auto low = static_cast<int32_t>(std::bit_cast<uint32_t>(x + kRound) & 0xff);
-      words[r] |= static_cast<int32_t>(static_cast<uint32_t>(low) << shift);
-      query.neg_sum[r] -= static_cast<int8_t>(low);
-    }
-  }
-}
 
 // Floats of the whole workspace: per thread a query block with room for a page, a split's result
 // and a unit's sum; then two waves of split results.
@@ -179,9 +145,11 @@ class Job {
     const int begin = std::max(unit.first_page, split * kSplitPages);
     const int end = std::min(unit.end_page, (split + 1) * kSplitPages);
     const int known = std::min(unit.end_page, end + kPrefetchPages);
+    const size_t sealed_head = kv.sealed.HeadOffset(unit.kv_head);
+    const size_t open_head = kv.layout.HeadOffset(unit.kv_head);
     for (int p = begin; p < known; ++p) {
-      pages[p - begin] = p < sealed ? kv.sealed_piece(p) + kv.sealed.HeadOffset(unit.kv_head)
-                                    : kv.piece(p) + kv.layout.HeadOffset(unit.kv_head);
+      NIBBLE_CHECK((p < sealed ? kv.table.sealed : kv.table.pages)[p] != kNoPage);
+      pages[p - begin] = p < sealed ? kv.sealed_piece(p) + sealed_head : kv.piece(p) + open_head;
     }
     for (int r = 0; r < unit.rows; ++r) positions[r] = PositionOf(unit, r);
     AttentionTask task;
@@ -218,7 +186,10 @@ class Job {
     kernels_.gather(rows, q_scale_, shape_.head_dim, query.q);
     const KvView& kv = unit.sequence->kv;
     const bool sealed = kv.SealedPages(PositionOf(unit, 0)) > unit.first_page;
-    if (sealed && IsInteger(kv.sealed.k)) QuantiseQuery(query, shape_.head_dim);
+    if (sealed && IsInteger(kv.sealed.k)) {
+      kernels_.quantise_query(query.q, shape_.head_dim,
+                              {.q = query.codes, .scale = query.scale, .neg_sum = query.neg_sum});
+    }
   }
 
   // Folds a later split into the sum of the earlier ones.

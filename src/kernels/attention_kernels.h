@@ -26,17 +26,19 @@ struct PageSpan {
 
 // Of one page: weights p[kRowBlock][kPageTokens], zero outside the positions that any row sees. For
 // a page-relative form they are relative to the row's largest score in the page, and `beta`
-// [kRowBlock] makes them relative to m.
+// [kRowBlock] makes them relative to m. `shrink` [kRowBlock]: by what the page made m grow, 1 where
+// it did not; o is relative to the m before.
 struct PageWeights {
   const float* p = nullptr;
   PageSpan seen;
+  const float* shrink = nullptr;
   const float* beta = nullptr;
 };
 
 // s[count][kRowBlock][kPageTokens] = q · k of pages [page, page + count), count <= kScorePages.
 using ScorePages = void (*)(const AttentionTask& task, const PageForm& form, int page, int count,
                             float* s);
-// task.o += Σ p v of a page, for all rows.
+// task.o = task.o · shrink + Σ p v of a page, for all rows.
 using ValuePage = void (*)(const AttentionTask& task, const PageForm& form, int page,
                            const PageWeights& weights);
 
@@ -65,6 +67,12 @@ struct IntQuery {
   const int32_t* neg_sum = nullptr;  // [kRowBlock] - Σ codes
 };
 
+struct IntQueryBuffer {
+  int32_t* q = nullptr;
+  float* scale = nullptr;
+  int32_t* neg_sum = nullptr;
+};
+
 // One row block over the pages of one split. Rows of a block are (token, head of the group) pairs
 // of one KV head. What becomes of a row depends on its own query and position alone.
 struct AttentionTask {
@@ -82,7 +90,7 @@ struct AttentionTask {
   int window = 0;                  // 0: none
   float cap_log2e = 0;             // 0: scores are q·k; else cap_log2e · tanh(q·k)
   bool prefetch = false;           // the pages come from memory, not from a cache
-  const int* positions = nullptr;  // [rows]
+  const int* positions = nullptr;  // [rows], ascending
   const float* q = nullptr;        // [head_dim][kRowBlock], scaled so that scores are base-2 logs
   // Results: per row the largest score m (-infinity if it saw nothing; a NaN among the scores is
   // not in m, but makes l and o NaN), l = Σ exp2(s - m) and
@@ -103,6 +111,8 @@ struct AttentionKernels {
   UnpackBlock unpack[kKvFormatCount][2];  // by side; integer formats
   // q[d][r] = rows[r][d] · scale for kRowBlock rows.
   void (*gather)(const float* const* rows, float scale, int head_dim, float* q);
+  // That query as bytes (kernels/quantise_query.h).
+  void (*quantise_query)(const float* q, int head_dim, const IntQueryBuffer& to);
   // acc = acc · a + x · b
   void (*combine)(const float* x, float b, float a, int n, float* acc);
   // out = x · inverse, never -0, and always the same NaN
@@ -121,6 +131,14 @@ __attribute__((always_inline)) static inline PageSpan VisibleIn(const AttentionT
   const int last = task.positions[row] - base;
   const int first = task.window > 0 ? last - task.window + 1 : 0;
   return {first > 0 ? first : 0, last < kPageTokens - 1 ? last + 1 : kPageTokens};
+}
+
+// Every row sees all positions of the task's page `page`.
+__attribute__((always_inline)) static inline bool AllSee(const AttentionTask& task, int page) {
+  const int base = task.first_position + page * kPageTokens;
+  const int first_row = task.positions[0];
+  const int last_row = task.positions[task.rows - 1];
+  return base + kPageTokens <= first_row + 1 && (task.window <= 0 || base > last_row - task.window);
 }
 
 }  // namespace nibble

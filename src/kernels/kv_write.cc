@@ -153,6 +153,7 @@ void WriteKv(const KernelTable& kernels, ThreadPool& pool,
                    pages.begin >= pages.end);
       for (int page = pages.begin; page < pages.end; ++page) {
         if (s.kv.table.sealed[page] == kNoPage) continue;
+        NIBBLE_CHECK(s.kv.table.pages[page] != kNoPage);
         for (int head = 0; head < s.kv.layout.kv_heads; ++head, ++number) {
           if (number % threads == thread) SealHead(s.kv, page, head);
         }

@@ -18,6 +18,7 @@
 
 #include "format/small_float.h"
 #include "kernels/kv_view.h"
+#include "kernels/quantise_query.h"
 #include "kernels/ref/math.h"
 
 namespace nibble::ref {
@@ -31,6 +32,14 @@ float Load(const uint16_t* x, int i) { return F16ToF32(x[i]); }
 
 struct Lanes {
   float value[kPageTokens];
+};
+
+// Of the rows of a block: the denominators, and the factors of the page at hand.
+struct RowState {
+  Lanes l[kRowBlock] = {};
+  float shrink[kRowBlock] = {};
+  float beta[kRowBlock] = {};
+  bool relative = false;
 };
 
 template <class K>
@@ -55,6 +64,7 @@ void Values(const AttentionTask& task, const PageForm& form, int page, const Pag
   const auto* v = reinterpret_cast<const V*>(task.pages[page] + form.v_offset);
   for (int row = 0; row < task.rows; ++row) {
     float* o = task.o + static_cast<ptrdiff_t>(row) * task.o_stride;
+    for (int c = 0; c < task.head_dim; ++c) o[c] = o[c] * weights.shrink[row];
     for (int j = 0; j < kPageTokens; ++j) {
       const float p = weights.p[row * kPageTokens + j];
       for (int c = 0; c < task.head_dim; ++c) {
@@ -71,16 +81,13 @@ float Tree(Lanes sum) {
   return sum.value[0];
 }
 
-void Multiply(float factor, float* x, int n) {
-  for (int i = 0; i < n; ++i) x[i] = x[i] * factor;
-}
-
-// A row's scores of one page become weights. Returns beta.
-float Softmax(const AttentionTask& task, bool relative, int row, PageSpan visible, float* p,
-              Lanes& l) {
+// A row's scores of one page become weights. Sets the row's factors (PageWeights).
+void Softmax(const AttentionTask& task, int row, PageSpan visible, RowState& state, float* p) {
+  state.shrink[row] = 1;
+  state.beta[row] = state.relative ? 0.0F : 1.0F;
   if (visible.begin >= visible.end) {
     for (int j = 0; j < kPageTokens; ++j) p[j] = 0;
-    return 0;
+    return;
   }
   float top = kNothing;
   for (int j = 0; j < kPageTokens; ++j) {
@@ -88,27 +95,24 @@ float Softmax(const AttentionTask& task, bool relative, int row, PageSpan visibl
     if (j < visible.begin || j >= visible.end) p[j] = kNothing;
     top = p[j] > top ? p[j] : top;
   }
-  float beta = 1;
+  if (state.relative) state.beta[row] = Exp2(top - task.m[row], math_constants::kSoftmaxMin);
   if (top > task.m[row]) {
-    const float shrink = Exp2(task.m[row] - top, math_constants::kSoftmaxMin);
-    Multiply(shrink, l.value, kPageTokens);
-    Multiply(shrink, task.o + static_cast<ptrdiff_t>(row) * task.o_stride, task.head_dim);
+    state.shrink[row] = Exp2(task.m[row] - top, math_constants::kSoftmaxMin);
+    state.beta[row] = 1;
     task.m[row] = top;
-  } else if (relative) {
-    beta = Exp2(top - task.m[row], math_constants::kSoftmaxMin);
   }
-  const float shift = relative ? top : task.m[row];
+  const float shift = state.relative ? top : task.m[row];
   for (int j = 0; j < kPageTokens; ++j) {
+    float& l = state.l[row].value[j];
     p[j] = Exp2(p[j] - shift, math_constants::kSoftmaxMin);
-    l.value[j] = relative ? std::fma(p[j], beta, l.value[j]) : l.value[j] + p[j];
+    l = l * state.shrink[row];
+    l = state.relative ? std::fma(p[j], state.beta[row], l) : l + p[j];
   }
-  return beta;
 }
 
 void Run(const AttentionTask& task) {
   float p[kRowBlock][kPageTokens];
-  float beta[kRowBlock] = {};
-  Lanes l[kRowBlock] = {};
+  RowState state;
   for (int row = 0; row < task.rows; ++row) {
     float* o = task.o + static_cast<ptrdiff_t>(row) * task.o_stride;
     for (int c = 0; c < task.o_stride; ++c) o[c] = 0;
@@ -117,19 +121,23 @@ void Run(const AttentionTask& task) {
   for (int page = 0; page < task.page_count; ++page) {
     const PageForm& form = page < task.sealed_pages ? task.sealed : task.open;
     form.score(task, form, page, 1, p[0]);
+    state.relative = form.page_relative;
     for (int row = 0; row < task.rows; ++row) {
-      beta[row] =
-          Softmax(task, form.page_relative, row, VisibleIn(task, row, page), p[row], l[row]);
+      Softmax(task, row, VisibleIn(task, row, page), state, p[row]);
     }
-    form.value(task, form, page, {p[0], {0, kPageTokens}, beta});
+    form.value(task, form, page, {p[0], {0, kPageTokens}, state.shrink, state.beta});
   }
-  for (int row = 0; row < task.rows; ++row) task.l[row] = Tree(l[row]);
+  for (int row = 0; row < task.rows; ++row) task.l[row] = Tree(state.l[row]);
 }
 
 void Gather(const float* const* rows, float scale, int head_dim, float* q) {
   for (int d = 0; d < head_dim; ++d) {
     for (int r = 0; r < kRowBlock; ++r) q[d * kRowBlock + r] = rows[r][d] * scale;
   }
+}
+
+void QuantiseQuery(const float* q, int head_dim, const IntQueryBuffer& to) {
+  QuantiseQueryRows(q, head_dim, to);
 }
 
 void Combine(const float* x, float b, float a, int n, float* acc) {
@@ -156,6 +164,7 @@ AttentionKernels MakeKernels() {
       .int_value = {},
       .unpack = {},
       .gather = Gather,
+      .quantise_query = QuantiseQuery,
       .combine = Combine,
       .finish = Finish,
       .to_half = ToHalf,

@@ -34,8 +34,8 @@ float ValueFloat(const AttentionTask& task, const PageForm& form, int page) {
   return FloatAt(task.pages[page] + form.v_float_offset);
 }
 
-constexpr bool HasKeyFloat(KvFormat format) {
-  return format != KvFormat::kInt8 && format != KvFormat::kInt4;
+bool HasKeyFloat(KvFormat format) {
+  return TraitsOf(format).page_float[static_cast<size_t>(KvSide::kKeys)];
 }
 
 // Codes as floats, [kPageTokens][head_dim].
@@ -85,6 +85,7 @@ void Values(const AttentionTask& task, const PageForm& form, int page, const Pag
                                            ValueFloat(task, form, page), dim);
   for (int row = 0; row < task.rows; ++row) {
     float* o = task.o + static_cast<ptrdiff_t>(row) * task.o_stride;
+    for (int c = 0; c < dim; ++c) o[c] = o[c] * weights.shrink[row];
     for (int j = 0; j < kPageTokens; ++j) {
       const float weight = weights.p[row * kPageTokens + j] * v.factor[j];
       for (int c = 0; c < dim; ++c) {
@@ -146,7 +147,7 @@ void IntValues(const AttentionTask& task, const PageForm& form, int page,
     for (int c = 0; c < dim; ++c) {
       int sum = 0;
       for (int j = 0; j < kPageTokens; ++j) sum += p[j] * codes[static_cast<size_t>(j * dim + c)];
-      o[c] = std::fma(static_cast<float>(sum), unit, o[c]);
+      o[c] = std::fma(static_cast<float>(sum), unit, o[c] * weights.shrink[row]);
     }
   }
 }

@@ -15,10 +15,15 @@ NIBBLE_INLINE U8x64 AddBytes(U8x64 a, U8x64 b) { return {_mm512_add_epi8(a.v, b.
 NIBBLE_INLINE I32x16 MulAdd16(I32x16 a, I32x16 b, I32x16 c) {
   return {_mm512_add_epi16(_mm512_mullo_epi16(a.v, b.v), c.v)};
 }
-// The low byte of each lane.
-NIBBLE_INLINE void StoreBytes(uint8_t* p, I32x16 a) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+NIBBLE_INLINE I32x16 ShiftRight16(I32x16 a, int n) {
+  return {_mm512_srli_epi16(a.v, static_cast<unsigned>(n))};
 }
+// 32 numbers of 0 … 127 as bytes; quad q of them becomes word QuadPlace(q).
+NIBBLE_INLINE void StoreQuads(uint8_t* p, I32x16 a, I32x16 b) {
+  const __m256i bytes = _mm512_cvtepi16_epi8(_mm512_packs_epi32(a.v, b.v));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bytes);
+}
+constexpr int QuadPlace(int quad) { return quad % 4 * 2 + quad / 4; }
 // acc + Σ of each lane's four signed bytes times the four weights (0 … 127) of p: two products are
 // at most 2 · 127 · 127 = 32,258.
 NIBBLE_INLINE I32x16 DotWeights(I32x16 acc, int32_t p, U8x64 v) {
@@ -46,14 +51,13 @@ NIBBLE_INLINE I32x16 MulAdd16(I32x16 x, I32x16 y, I32x16 z) {
   return {_mm256_add_epi16(_mm256_mullo_epi16(x.a, y.a), z.a),
           _mm256_add_epi16(_mm256_mullo_epi16(x.b, y.b), z.b)};
 }
-NIBBLE_INLINE void StoreBytes(uint8_t* p, I32x16 x) {
-  const __m256i low = _mm256_set1_epi32(0xff);
-  const __m256i words = _mm256_packus_epi32(_mm256_and_si256(x.a, low), _mm256_and_si256(x.b, low));
-  const __m256i ordered = _mm256_permute4x64_epi64(words, 0xd8);
-  _mm_storeu_si128(
-      reinterpret_cast<__m128i*>(p),
-      _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1)));
+NIBBLE_INLINE I32x16 ShiftRight16(I32x16 x, int n) {
+  return {_mm256_srli_epi16(x.a, n), _mm256_srli_epi16(x.b, n)};
 }
+NIBBLE_INLINE void StoreQuads(uint8_t* p, I32x16 x, I32x16 y) {
+  Store256(p, _mm256_packus_epi16(_mm256_packs_epi32(x.a, x.b), _mm256_packs_epi32(y.a, y.b)));
+}
+constexpr int QuadPlace(int quad) { return quad % 2 * 4 + quad / 2; }
 NIBBLE_INLINE __m256i DotWeights256(__m256i acc, __m256i weights, __m256i v) {
 #if defined(__AVXVNNI__)
   return _mm256_dpbusd_avx_epi32(acc, weights, v);
@@ -88,11 +92,24 @@ NIBBLE_INLINE I32x16 MulAdd16(I32x16 x, I32x16 y, I32x16 z) {
   return {MulAdd16Q(x.a, y.a, z.a), MulAdd16Q(x.b, y.b, z.b), MulAdd16Q(x.c, y.c, z.c),
           MulAdd16Q(x.d, y.d, z.d)};
 }
-NIBBLE_INLINE void StoreBytes(uint8_t* p, I32x16 x) {
+NIBBLE_INLINE int32x4_t ShiftRight16Q(int32x4_t x, int n) {
+  const int16x8_t by = vdupq_n_s16(static_cast<int16_t>(-n));
+  return vreinterpretq_s32_u16(vshlq_u16(vreinterpretq_u16_s32(x), by));
+}
+NIBBLE_INLINE I32x16 ShiftRight16(I32x16 x, int n) {
+  return {ShiftRight16Q(x.a, n), ShiftRight16Q(x.b, n), ShiftRight16Q(x.c, n),
+          ShiftRight16Q(x.d, n)};
+}
+NIBBLE_INLINE void StoreSixteen(uint8_t* p, I32x16 x) {
   const uint16x8_t low = vreinterpretq_u16_s16(vcombine_s16(vmovn_s32(x.a), vmovn_s32(x.b)));
   const uint16x8_t high = vreinterpretq_u16_s16(vcombine_s16(vmovn_s32(x.c), vmovn_s32(x.d)));
   vst1q_u8(p, vcombine_u8(vmovn_u16(low), vmovn_u16(high)));
 }
+NIBBLE_INLINE void StoreQuads(uint8_t* p, I32x16 x, I32x16 y) {
+  StoreSixteen(p, x);
+  StoreSixteen(p + 16, y);
+}
+constexpr int QuadPlace(int quad) { return quad; }
 NIBBLE_INLINE I32x16 DotWeights(I32x16 acc, int32_t p, U8x64 v) { return DotI8I8(acc, v, p); }
 constexpr int kSealedRows = 4;
 constexpr int kSealedVectors = 1;

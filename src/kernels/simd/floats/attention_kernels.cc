@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/quantise_query.h"
 #include "kernels/simd/floats/attention_tiles.h"
 #include "kernels/simd/floats/math.h"
 
@@ -18,143 +19,120 @@ constexpr int kRowLanes = kRowBlock > kWidth ? kRowBlock : kWidth;
 struct Scratch {
   alignas(64) float p[kScorePages][kRowBlock][kPageTokens];  // scores, then weights
   alignas(64) float l[kRowBlock][kPageTokens];               // lanes of the denominator
-  // By row, of the page; the last lanes are there for a register.
-  alignas(64) float top[kRowLanes];
+  // By row; the last lanes are there for a register.
   alignas(64) float m[kRowLanes];
+  alignas(64) float top[kRowLanes];     // largest score of the page
+  alignas(64) float shrink[kRowLanes];  // PageWeights
   alignas(64) float beta[kRowLanes];
   bool sees[kRowBlock];
 };
-
-NIBBLE_INLINE void Multiply(Reg factor, float* x, int n) {  // n a multiple of 16
-  for (int i = 0; i < n; i += kWidth) Store(x + i, Mul(Load(x + i), factor));
-}
 
 alignas(64) constexpr float kIota[kPageTokens] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
                                                   11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                                   22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 
-NIBBLE_INLINE void Cap(float cap_log2e, Reg* s) {
-  const Reg cap = Set(cap_log2e);
-  NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) s[i] = Mul(cap, Tanh(s[i]));
+NIBBLE_INLINE void Cap(const AttentionTask& task, float* p) {
+  const Reg cap = Set(task.cap_log2e);
+  for (int i = 0; i < task.rows * kPageTokens; i += kWidth) {
+    Store(p + i, Mul(cap, Tanh(Load(p + i))));
+  }
 }
 
-NIBBLE_INLINE void MaskOutside(PageSpan visible, Reg* s) {
+NIBBLE_INLINE void MaskOutside(PageSpan visible, float* p) {
   const Reg nothing = Set(kNothing);
   const Reg begin = Set(static_cast<float>(visible.begin));
   const Reg end = Set(static_cast<float>(visible.end));
-  NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) {
-    const Reg lane = Load(kIota + i * kWidth);
-    s[i] = Select(Less(lane, begin), nothing, Select(Less(lane, end), s[i], nothing));
+  for (int i = 0; i < kPageTokens; i += kWidth) {
+    const Reg lane = Load(kIota + i);
+    const Reg below = Select(Less(lane, end), Load(p + i), nothing);
+    Store(p + i, Select(Less(lane, begin), nothing, below));
   }
 }
 
-NIBBLE_INLINE Reg MaskedScores(const AttentionTask& task, PageSpan visible, const float* p,
-                               Reg* s) {
-  NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) s[i] = Load(p + i * kWidth);
-  if (task.cap_log2e != 0) Cap(task.cap_log2e, s);
-  if (visible.begin > 0 || visible.end < kPageTokens) MaskOutside(visible, s);
-  Reg most = Max(s[0], Set(kNothing));
-  NIBBLE_UNROLL for (int i = 1; i < kLaneRegs; ++i) most = Max(s[i], most);
-  return most;
-}
-
-NIBBLE_INLINE void Shrink(const AttentionTask& task, int row, float factor, float* l) {
-  const Reg shrink = Set(factor);
-  Multiply(shrink, l, kPageTokens);
-  Multiply(shrink, task.o + static_cast<ptrdiff_t>(row) * task.o_stride, task.o_stride);
-}
-
-// Turns a row's scores into weights relative to m and adds them to its denominator.
-NIBBLE_INLINE void SoftmaxRow(const AttentionTask& task, int row, PageSpan visible, float* p,
-                              Scratch& scratch) {
-  float* l = scratch.l[row];
-  Reg s[kLaneRegs];
-  const Reg most = MaskedScores(task, visible, p, s);
-  float m = scratch.m[row];
-  if (AnyMore(most, Set(m))) [[unlikely]] {
-    const float top = TreeMax(most);
-    Shrink(task, row, First(Exp2OfMinus(Set(m - top), math_constants::kSoftmaxMin)), l);
-    scratch.m[row] = m = top;
-  }
-  const Reg shift = Set(m);
-  NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) {
-    const Reg weight = Exp2OfMinus(Sub(s[i], shift), math_constants::kSoftmaxMin);
-    Store(p + i * kWidth, weight);
-    Store(l + i * kWidth, Add(Load(l + i * kWidth), weight));
-  }
-}
-
-// Positions that a row sees join those that some row sees.
-NIBBLE_INLINE bool Join(PageSpan visible, PageSpan& seen) {
-  if (visible.begin >= visible.end) return false;
-  seen.begin = visible.begin < seen.begin ? visible.begin : seen.begin;
-  seen.end = visible.end > seen.end ? visible.end : seen.end;
-  return true;
-}
-
-// All rows' scores of a page become weights relative to m.
-NIBBLE_INLINE PageSpan SoftmaxPage(const AttentionTask& task, int page, float (*p)[kPageTokens],
-                                   Scratch& scratch) {
+// Scores that a row does not see become -infinity. Returns the positions that any row sees.
+NIBBLE_INLINE PageSpan MaskPage(const AttentionTask& task, int page, float (*p)[kPageTokens],
+                                Scratch& scratch) {
   PageSpan seen = {kPageTokens, 0};
   for (int row = 0; row < task.rows; ++row) {
     const PageSpan visible = VisibleIn(task, row, page);
-    if (Join(visible, seen)) {
-      SoftmaxRow(task, row, visible, p[row], scratch);
-    } else {
-      NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) Store(p[row] + i * kWidth, Set(0.0F));
-    }
+    scratch.sees[row] = visible.begin < visible.end;
+    MaskOutside(visible, p[row]);
+    if (!scratch.sees[row]) continue;
+    seen.begin = visible.begin < seen.begin ? visible.begin : seen.begin;
+    seen.end = visible.end > seen.end ? visible.end : seen.end;
   }
   return seen;
 }
 
-// The same relative to each row's largest score in the page. m, and what it shrinks by and beta are
-// computed for all rows at once.
-NIBBLE_INLINE PageSpan RelativePage(const AttentionTask& task, int page, float (*p)[kPageTokens],
-                                    Scratch& scratch) {
-  PageSpan seen = {kPageTokens, 0};
-  for (int row = 0; row < task.rows; ++row) {
-    const PageSpan visible = VisibleIn(task, row, page);
-    Reg s[kLaneRegs];
-    NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) s[i] = Set(kNothing);
-    float top = kNothing;
-    if (Join(visible, seen)) top = TreeMax(MaskedScores(task, visible, p[row], s));
-    scratch.top[row] = top;
-    scratch.sees[row] = visible.begin < visible.end;
-    NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) Store(p[row] + i * kWidth, s[i]);
+// Each row's largest score, at least -infinity whatever is NaN.
+NIBBLE_INLINE void LargestScores(int rows, const float (*p)[kPageTokens], float* top) {
+  const auto largest = [&](int row) {
+    Reg most = Max(Load(p[row]), Set(kNothing));
+    NIBBLE_UNROLL for (int i = 1; i < kLaneRegs; ++i) most = Max(Load(p[row] + i * kWidth), most);
+    return most;
+  };
+  if (rows > 2) {
+    Reg most[kRowBlock];
+    NIBBLE_UNROLL for (int row = 0; row < kRowBlock; ++row) most[row] = largest(row);
+    MaxOfEight(most, top);
+  } else {
+    for (int row = 0; row < rows; ++row) top[row] = TreeMax(largest(row));
   }
-  alignas(64) float shrink[kRowLanes];
-  bool raises = false;
-  for (int row = 0; row < kRowBlock; row += kWidth) {
+}
+
+// m takes the page's largest scores, of all rows at once. Without a branch: in a split of 16 pages
+// most pages raise some row's m.
+template <bool kRelative>
+NIBBLE_INLINE void Raise(Scratch& scratch) {
+  NIBBLE_UNROLL for (int row = 0; row < kRowBlock; row += kWidth) {
     const Reg top = Load(scratch.top + row);
     const Reg m = Load(scratch.m + row);
     const Mask more = Less(m, top);
-    const Reg raised = Select(more, top, m);
-    raises = raises || AnyMore(top, m);
-    Store(shrink + row, Exp2OfMinus(Sub(m, raised), math_constants::kSoftmaxMin));
-    const Reg beta = Exp2OfMinus(Sub(top, m), math_constants::kSoftmaxMin);
-    Store(scratch.beta + row, Select(more, Set(1.0F), beta));
-  }
-  if (raises) [[unlikely]] {
-    for (int row = 0; row < task.rows; ++row) {
-      if (scratch.top[row] <= scratch.m[row] || !scratch.sees[row]) continue;
-      Shrink(task, row, shrink[row], scratch.l[row]);
-      scratch.m[row] = scratch.top[row];
+    const Reg shrink = Exp2OfMinus(Sub(m, top), math_constants::kSoftmaxMin);
+    Store(scratch.shrink + row, Select(more, shrink, Set(1.0F)));
+    Store(scratch.m + row, Select(more, top, m));
+    if constexpr (kRelative) {
+      const Reg beta = Exp2OfMinus(Sub(top, m), math_constants::kSoftmaxMin);
+      Store(scratch.beta + row, Select(more, Set(1.0F), beta));
     }
   }
+}
+
+// A row's scores become weights relative to m, or to the row's largest score in the page, and are
+// added to its denominator.
+template <bool kRelative>
+NIBBLE_INLINE void Weigh(int row, float* p, Scratch& scratch) {
+  const Reg shift = Set(kRelative ? scratch.top[row] : scratch.m[row]);
+  const Reg shrink = Set(scratch.shrink[row]);
+  const Reg beta = Set(scratch.beta[row]);
+  float* l = scratch.l[row];
+  NIBBLE_UNROLL for (int i = 0; i < kPageTokens; i += kWidth) {
+    const Reg weight = Exp2OfMinus(Sub(Load(p + i), shift), math_constants::kSoftmaxMin);
+    const Reg sum = Mul(Load(l + i), shrink);
+    Store(p + i, weight);
+    Store(l + i, kRelative ? Fma(weight, beta, sum) : Add(sum, weight));
+  }
+}
+
+NIBBLE_INLINE void NoWeights(int row, float* p, Scratch& scratch) {
+  NIBBLE_UNROLL for (int i = 0; i < kPageTokens; i += kWidth) Store(p + i, Set(0.0F));
+  scratch.beta[row] = 0;
+}
+
+// All rows' scores of a page become weights.
+template <bool kRelative>
+NIBBLE_INLINE PageSpan SoftmaxPage(const AttentionTask& task, int page, float (*p)[kPageTokens],
+                                   Scratch& scratch) {
+  if (task.cap_log2e != 0) Cap(task, p[0]);
+  const bool all_seen = AllSee(task, page);
+  const PageSpan seen = all_seen ? PageSpan{0, kPageTokens} : MaskPage(task, page, p, scratch);
+  LargestScores(task.rows, p, scratch.top);
+  Raise<kRelative>(scratch);
   for (int row = 0; row < task.rows; ++row) {
-    if (!scratch.sees[row]) {
-      NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) Store(p[row] + i * kWidth, Set(0.0F));
-      scratch.beta[row] = 0;
-      continue;
-    }
-    const Reg shift = Set(scratch.top[row]);
-    const Reg factor = Set(scratch.beta[row]);
-    NIBBLE_UNROLL for (int i = 0; i < kLaneRegs; ++i) {
-      float* to = p[row] + i * kWidth;
-      float* l = scratch.l[row] + i * kWidth;
-      const Reg weight = Exp2OfMinus(Sub(Load(to), shift), math_constants::kSoftmaxMin);
-      Store(to, weight);
-      Store(l, Fma(weight, factor, Load(l)));
+    if (all_seen || scratch.sees[row]) {
+      Weigh<kRelative>(row, p[row], scratch);
+    } else {
+      NoWeights(row, p[row], scratch);
     }
   }
   return seen;
@@ -168,9 +146,10 @@ void RunPages(const AttentionTask& task, const PageForm& form, int begin, int en
     count = end - page < most ? end - page : most;
     form.score(task, form, page, count, scratch.p[0][0]);
     for (int i = 0; i < count; ++i) {
-      const PageSpan seen = form.page_relative ? RelativePage(task, page + i, scratch.p[i], scratch)
-                                               : SoftmaxPage(task, page + i, scratch.p[i], scratch);
-      form.value(task, form, page + i, {scratch.p[i][0], seen, scratch.beta});
+      const PageSpan seen = form.page_relative
+                                ? SoftmaxPage<true>(task, page + i, scratch.p[i], scratch)
+                                : SoftmaxPage<false>(task, page + i, scratch.p[i], scratch);
+      form.value(task, form, page + i, {scratch.p[i][0], seen, scratch.shrink, scratch.beta});
     }
   }
 }
@@ -189,6 +168,7 @@ void Run(const AttentionTask& task) {
   for (int row = 0; row < kRowLanes; row += kWidth) {
     Store(scratch.m + row, Set(kNothing));
     Store(scratch.top + row, Set(kNothing));
+    Store(scratch.beta + row, zero);
   }
   RunPages(task, task.sealed, 0, task.sealed_pages, scratch);
   RunPages(task, task.open, task.sealed_pages, task.page_count, scratch);
@@ -211,6 +191,10 @@ void Gather(const float* const* rows, float scale, int head_dim, float* q) {
   for (int d = 0; d < head_dim; ++d) {
     NIBBLE_UNROLL for (int i = 0; i < kRowBlock; ++i) q[d * kRowBlock + i] = r[i][d] * scale;
   }
+}
+
+void QuantiseQuery(const float* q, int head_dim, const IntQueryBuffer& to) {
+  QuantiseQueryRows(q, head_dim, to);
 }
 
 void Combine(const float* x, float b, float a, int n, float* acc) {
@@ -267,6 +251,7 @@ const AttentionKernels kAttentionKernels = {
     .int_value = {},
     .unpack = {},
     .gather = Gather,
+    .quantise_query = QuantiseQuery,
     .combine = Combine,
     .finish = Finish,
     .to_half = ToHalf,

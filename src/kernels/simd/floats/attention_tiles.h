@@ -6,30 +6,30 @@
 // rows × 2 registers 0.86, 4 rows × 4 registers 0.97, since loads and conversions are fewer per
 // multiply.
 #include "kernels/attention_kernels.h"
+#include "kernels/simd/attention_ahead.h"
 #include "kernels/simd/floats/math.h"
 
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 
 constexpr int kLaneRegs = kPageTokens / kWidth;
-// Registers of positions in a score tile of one page.
-constexpr int kScoreRegs = kTileRegs < kLaneRegs ? kTileRegs : kLaneRegs;
+// From this many rows on a tile takes them all, and kWideRegs registers: every f16 number is then
+// converted once. AVX2 has not the registers: with one of positions it ran at 0.95 of two tiles.
+constexpr int kWideFrom = kWideRegs > 1 ? 7 : kRowBlock + 1;
+// Registers of a tile of kRows rows, and of positions in one that stays within a page.
+template <int kRows>
+constexpr int kRegsOf = kRows == kRowBlock ? kWideRegs : kTileRegs;
+template <int kRows>
+constexpr int kScoreRegs = kRegsOf<kRows> < kLaneRegs ? kRegsOf<kRows> : kLaneRegs;
 
-// Lines of the page to come (near: into the first cache) and of one further on (far: into the
-// second); null when the page comes from a cache anyway.
+// The same part of the pages ahead (attention_ahead.h); null when pages come from a cache anyway.
 struct Ahead {
   const std::byte* near = nullptr;
   const std::byte* far = nullptr;
 };
 
-constexpr int kNearPages = 1;
-constexpr int kFarPages = 6;
-
 NIBBLE_INLINE Ahead AheadOf(const AttentionTask& task, int page, size_t offset) {
-  const int last = task.known_pages - 1;
-  const int near = page + kNearPages < last ? page + kNearPages : last;
-  const int far = page + kFarPages < last ? page + kFarPages : last;
-  return {task.pages[near] + offset, task.pages[far] + offset};
+  return {PageAhead(task, page, kNearPages) + offset, PageAhead(task, page, kFarPages) + offset};
 }
 
 template <bool kFetch, size_t kBytes>
@@ -40,6 +40,12 @@ NIBBLE_INLINE void Fetch(const Ahead& ahead, size_t offset) {
       __builtin_prefetch(ahead.far + offset + line, 0, 2);
     }
   }
+}
+
+// A tile of kRegs registers from element `at` of a row on fetches for those that share its line.
+template <class T, int kRegs>
+NIBBLE_INLINE bool StartsLine(int at) {
+  return kRegs * kWidth * sizeof(T) >= 64 || at * sizeof(T) % 64 == 0;
 }
 
 // s[page][r][j] = Σ_d k[page][d][j] q[d][r] for kRows rows and kRegs registers of positions from
@@ -77,23 +83,25 @@ NIBBLE_INLINE void ScoreTile(const K* const* k, int j, int head_dim, const float
   }
 }
 
-// Rows of a score tile of one page.
-constexpr int kPageRows = kTileRegs > kScoreRegs ? kRowBlock : kTileRows;
-
 // All positions of one page, or of kScorePages pages, for kRows rows.
 template <class K, int kRows, bool kFetch>
 NIBBLE_INLINE void ScoreRows(const K* const* k, int count, int head_dim, const float* q, float* s,
                              const Ahead* ahead) {
-  if constexpr (kTileRegs == kScorePages * kLaneRegs) {
+  if constexpr (kRegsOf<kRows> == kScorePages * kLaneRegs) {
     if (count == kScorePages) {
-      ScoreTile<K, kRows, kTileRegs, kFetch>(k, 0, head_dim, q, s, ahead);
+      ScoreTile<K, kRows, kRegsOf<kRows>, kFetch>(k, 0, head_dim, q, s, ahead);
       return;
     }
   }
+  constexpr int kRegs = kScoreRegs<kRows>;
   for (int page = 0; page < count; ++page) {
-    for (int j = 0; j < kPageTokens; j += kScoreRegs * kWidth) {
-      ScoreTile<K, kRows, kScoreRegs, kFetch>(k + page, j, head_dim, q,
-                                              s + page * kRowBlock * kPageTokens, ahead + page);
+    float* to = s + page * kRowBlock * kPageTokens;
+    for (int j = 0; j < kPageTokens; j += kRegs * kWidth) {
+      if (StartsLine<K, kRegs>(j)) {
+        ScoreTile<K, kRows, kRegs, kFetch>(k + page, j, head_dim, q, to, ahead + page);
+      } else {
+        ScoreTile<K, kRows, kRegs, false>(k + page, j, head_dim, q, to, ahead + page);
+      }
     }
   }
 }
@@ -101,15 +109,16 @@ NIBBLE_INLINE void ScoreRows(const K* const* k, int count, int head_dim, const f
 template <class K, bool kFetch>
 NIBBLE_INLINE void ScoreBlock(const AttentionTask& task, const K* const* k, int count, float* s,
                               const Ahead* ahead) {
-  const int tile = count == 1 ? kPageRows : kTileRows;
-  for (int r = 0; r < task.rows; r += tile) {
+  if (task.rows >= kWideFrom) {
+    ScoreRows<K, kRowBlock, kFetch>(k, count, task.head_dim, task.q, s, ahead);
+    return;
+  }
+  for (int r = 0; r < task.rows; r += kTileRows) {
     const int rows = task.rows - r;
     const float* q = task.q + r;
     float* to = s + r * kPageTokens;
     // The first tile of a block fetches.
-    if (rows > kTileRows && tile > kTileRows) {
-      ScoreRows<K, kPageRows, kFetch>(k, count, task.head_dim, q, to, ahead);
-    } else if (rows > 2) {
+    if (rows > 2) {
       if (r == 0) {
         ScoreRows<K, kTileRows, kFetch>(k, count, task.head_dim, q, to, ahead);
       } else {
@@ -203,7 +212,10 @@ NIBBLE_INLINE void ValueTile(const AttentionTask& task, const Rows<V>& v_rows, i
   o += c;
   Reg acc[kRows][kRegs];
   NIBBLE_UNROLL for (int r = 0; r < kRows; ++r) {
-    NIBBLE_UNROLL for (int i = 0; i < kRegs; ++i) acc[r][i] = Load(o + r * o_stride + i * kWidth);
+    const Reg shrink = Set(weights.shrink[r]);
+    NIBBLE_UNROLL for (int i = 0; i < kRegs; ++i) {
+      acc[r][i] = Mul(Load(o + r * o_stride + i * kWidth), shrink);
+    }
   }
   for (int j = weights.seen.begin; j < weights.seen.end; ++j) {
     const V* row = v + j * v_rows.channels;
@@ -226,15 +238,24 @@ template <class V, int kRows, bool kFetch>
 NIBBLE_INLINE void ValueRows(const AttentionTask& task, const Rows<V>& v,
                              const PageWeights& weights, float* o, const Ahead& ahead) {
   const int dim = v.channels;
+  constexpr int kRegs = kRegsOf<kRows>;
   int c = 0;
-  for (; c + kTileRegs * kWidth <= dim; c += kTileRegs * kWidth) {
-    ValueTile<V, kRows, kTileRegs, kFetch, false>(task, v, c, weights, o, ahead);
+  for (; c + kRegs * kWidth <= dim; c += kRegs * kWidth) {
+    if (StartsLine<V, kRegs>(c)) {
+      ValueTile<V, kRows, kRegs, kFetch, false>(task, v, c, weights, o, ahead);
+    } else {
+      ValueTile<V, kRows, kRegs, false, false>(task, v, c, weights, o, ahead);
+    }
   }
-  for (; c + 2 * kWidth <= dim; c += 2 * kWidth) {
-    ValueTile<V, kRows, 2, kFetch, false>(task, v, c, weights, o, ahead);
+  if constexpr (kRegs > 2) {
+    for (; c + 2 * kWidth <= dim; c += 2 * kWidth) {
+      ValueTile<V, kRows, 2, kFetch, false>(task, v, c, weights, o, ahead);
+    }
   }
-  for (; c + kWidth <= dim; c += kWidth) {
-    ValueTile<V, kRows, 1, false, false>(task, v, c, weights, o, {});
+  if constexpr (kRegs > 1) {
+    for (; c + kWidth <= dim; c += kWidth) {
+      ValueTile<V, kRows, 1, false, false>(task, v, c, weights, o, {});
+    }
   }
   if (c < dim) ValueTile<V, kRows, 1, false, true>(task, v, c, weights, o, {});
 }
@@ -242,9 +263,13 @@ NIBBLE_INLINE void ValueRows(const AttentionTask& task, const Rows<V>& v,
 template <class V, bool kFetch>
 NIBBLE_INLINE void ValueBlock(const AttentionTask& task, const Rows<V>& v,
                               const PageWeights& weights, const Ahead& ahead) {
+  if (task.rows >= kWideFrom) {
+    ValueRows<V, kRowBlock, kFetch>(task, v, weights, task.o, ahead);
+    return;
+  }
   for (int r = 0; r < task.rows; r += kTileRows) {
     const int rows = task.rows - r;
-    const PageWeights own = {weights.p + r * kPageTokens, weights.seen};
+    const PageWeights own = {weights.p + r * kPageTokens, weights.seen, weights.shrink + r};
     float* o = task.o + static_cast<ptrdiff_t>(r) * task.o_stride;
     if (rows > 2) {
       if (r == 0) {
@@ -278,7 +303,7 @@ void Fp8Values(const AttentionTask& task, const PageForm& form, int page,
   for (int at = 0; at < task.rows * kPageTokens; at += kWidth) {
     Store(p + at, Mul(Load(weights.p + at), factor));
   }
-  FloatValues<Fp8>(task, form, page, {p, weights.seen});
+  FloatValues<Fp8>(task, form, page, {p, weights.seen, weights.shrink});
 }
 
 // Sealed values, unpacked into the first cache, in float arithmetic.
@@ -296,7 +321,8 @@ void SealedValues(const AttentionTask& task, const PageForm& form, int page,
       Store(p + at, Mul(Load(weights.p + at), Load(factors + v * kWidth)));
     }
   }
-  ValueBlock<float, false>(task, {task.page_scratch, task.o_stride}, {p, weights.seen}, {});
+  ValueBlock<float, false>(task, {task.page_scratch, task.o_stride},
+                           {p, weights.seen, weights.shrink}, {});
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ NIBBLE_INLINE Reg Exp2OfMinus(Reg x, float least) {
   // vscalefps keeps a NaN, and so does the comparison.
   return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, Set(least), _CMP_NLT_UQ), p, n);
 #else
-  const Reg y = Select(Less(x, Set(least)), Set(0.0F), Scale2(p, t));
-  return Select(Equal(x, x), y, x);
+  // Multiplied by 2^n, which is exact: a NaN stays one.
+  return KeepNotLess(x, Set(least), Mul(p, PowerOf2(t)));
 #endif
 }
 

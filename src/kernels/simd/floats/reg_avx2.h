@@ -13,6 +13,7 @@ constexpr int kWidth = 8;
 // Register block of attention: rows × registers of accumulators, within 16 registers.
 constexpr int kTileRows = 4;
 constexpr int kTileRegs = 2;
+constexpr int kWideRegs = 1;  // of a tile of all eight rows
 
 alignas(64) constexpr int32_t kFirst[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
 NIBBLE_INLINE __m256i FirstN(int n) {
@@ -81,6 +82,12 @@ NIBBLE_INLINE Reg Scale2(Reg p, Reg t) {
   return _mm256_castsi256_ps(
       _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23)));
 }
+// 2^n
+NIBBLE_INLINE Reg PowerOf2(Reg t) { return Scale2(Set(1.0F), t); }
+// a < b ? 0 : x
+NIBBLE_INLINE Reg KeepNotLess(Reg a, Reg b, Reg x) {
+  return _mm256_and_ps(_mm256_cmp_ps(a, b, _CMP_NLT_UQ), x);
+}
 NIBBLE_INLINE float First(Reg a) { return _mm256_cvtss_f32(a); }
 NIBBLE_INLINE Reg SwapPairs(Reg a) { return _mm256_permute_ps(a, 0xb1); }
 
@@ -94,6 +101,19 @@ NIBBLE_INLINE float TreeMax(Reg a) {
   __m128 c = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   c = _mm_max_ps(c, _mm_movehl_ps(c, c));
   return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+// The largest lane of each of eight registers.
+NIBBLE_INLINE void MaxOfEight(const Reg* a, float* to) {
+  const auto pairs = [](Reg x, Reg y) {
+    return _mm256_max_ps(_mm256_unpacklo_ps(x, y), _mm256_unpackhi_ps(x, y));
+  };
+  const auto quads = [](Reg x, Reg y) {
+    return _mm256_max_ps(_mm256_shuffle_ps(x, y, 0x44), _mm256_shuffle_ps(x, y, 0xee));
+  };
+  const Reg low = quads(pairs(a[0], a[1]), pairs(a[2], a[3]));
+  const Reg high = quads(pairs(a[4], a[5]), pairs(a[6], a[7]));
+  Store(to, _mm256_max_ps(_mm256_permute2f128_ps(low, high, 0x20),
+                          _mm256_permute2f128_ps(low, high, 0x31)));
 }
 
 }  // namespace

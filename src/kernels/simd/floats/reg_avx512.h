@@ -13,6 +13,7 @@ constexpr int kWidth = 16;
 // Register block of attention: rows × registers of accumulators.
 constexpr int kTileRows = 4;
 constexpr int kTileRegs = 4;
+constexpr int kWideRegs = 2;  // of a tile of all eight rows
 
 NIBBLE_INLINE Mask FirstN(int n) { return static_cast<Mask>((1U << n) - 1U); }
 
@@ -89,6 +90,21 @@ NIBBLE_INLINE float TreeMax(Reg a) {
   __m128 c = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
   c = _mm_max_ps(c, _mm_movehl_ps(c, c));
   return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+// The largest lane of each of eight registers.
+NIBBLE_INLINE void MaxOfEight(const Reg* a, float* to) {
+  const auto pairs = [](Reg x, Reg y) {
+    return _mm512_max_ps(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
+  };
+  const auto quads = [](Reg x, Reg y) {
+    return _mm512_max_ps(_mm512_shuffle_ps(x, y, 0x44), _mm512_shuffle_ps(x, y, 0xee));
+  };
+  const Reg low = quads(pairs(a[0], a[1]), pairs(a[2], a[3]));
+  const Reg high = quads(pairs(a[4], a[5]), pairs(a[6], a[7]));
+  const Reg both =
+      _mm512_max_ps(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xdd));
+  const Reg folded = _mm512_max_ps(both, _mm512_shuffle_f32x4(both, both, 0xb1));
+  _mm256_storeu_ps(to, _mm512_castps512_ps256(_mm512_shuffle_f32x4(folded, folded, 0x08)));
 }
 
 }  // namespace

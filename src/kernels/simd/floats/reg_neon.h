@@ -13,6 +13,7 @@ constexpr int kWidth = 4;
 // Register block of attention: rows × registers of accumulators, within 32 registers.
 constexpr int kTileRows = 4;
 constexpr int kTileRegs = 4;
+constexpr int kWideRegs = 2;  // of a tile of all eight rows
 
 NIBBLE_INLINE Mask FirstN(int n) {
   constexpr uint32_t kLane[4] = {0, 1, 2, 3};
@@ -91,6 +92,12 @@ NIBBLE_INLINE Reg Scale2(Reg p, Reg t) {
   return vreinterpretq_f32_u32(
       vaddq_u32(vreinterpretq_u32_f32(p), vshlq_n_u32(vreinterpretq_u32_f32(t), 23)));
 }
+// 2^n
+NIBBLE_INLINE Reg PowerOf2(Reg t) { return Scale2(Set(1.0F), t); }
+// a < b ? 0 : x
+NIBBLE_INLINE Reg KeepNotLess(Reg a, Reg b, Reg x) {
+  return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(x), vcltq_f32(a, b)));
+}
 NIBBLE_INLINE float First(Reg a) { return vgetq_lane_f32(a, 0); }
 NIBBLE_INLINE Reg SwapPairs(Reg a) { return vrev64q_f32(a); }
 
@@ -100,6 +107,12 @@ NIBBLE_INLINE float TreeSum(Reg a) {
   return vget_lane_f32(b, 0) + vget_lane_f32(b, 1);
 }
 NIBBLE_INLINE float TreeMax(Reg a) { return vmaxvq_f32(a); }
+// The largest lane of each of eight registers.
+NIBBLE_INLINE void MaxOfEight(const Reg* a, float* to) {
+  for (int i = 0; i < 8; i += 4) {
+    Store(to + i, vpmaxq_f32(vpmaxq_f32(a[i], a[i + 1]), vpmaxq_f32(a[i + 2], a[i + 3])));
+  }
+}
 
 }  // namespace
 }  // namespace nibble::NIBBLE_ISA_NS
