@@ -187,7 +187,7 @@ inline EngineCoreOptions RandomOptions(const Pick& pick, const ScheduleModel& mo
                                        .policy = static_cast<Policy>(pick(0, 2)),
                                        .batching = static_cast<Batching>(pick(0, 4) / 4),
                                        .max_step_s = pick(0, 3) == 0 ? 40.0 : 0},
-                            .pools = model.Pools(longest + 32 * pick(0, 20)),
+                            .pools = model.Pools(longest + 32 * pick(0, pick(0, 1) == 0 ? 4 : 20)),
                             .clock = [] { return 0.0; }};
   options.pages.prefix_cache = pick(0, 3) > 0;
   if (pick(0, 5) == 0) options.pages.hash_mask = 7;
@@ -226,7 +226,10 @@ inline std::optional<std::string> RunSchedule(const Pick& pick, ScheduleModel& m
     longest = std::max(
         longest, static_cast<int>(question.request.prompt.size()) + question.request.max_tokens);
   }
-  ScheduleRun run(model, RandomOptions(pick, model, longest), pick(1, 4));
+  // More threads than cores now and then: on a busy machine each of their barriers costs a time
+  // slice.
+  const int threads = pick(0, 3) == 0 ? pick(3, 4) : pick(1, 2);
+  ScheduleRun run(model, RandomOptions(pick, model, longest), threads);
   std::vector<size_t> asked;
   const auto step = [&]() -> std::optional<std::string> {
     run.Step();
