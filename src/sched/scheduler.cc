@@ -60,6 +60,7 @@ Step Scheduler::Plan(int budget) {
   ServePrompts(rest, step);
   // Whoever was just preempted would come right back.
   if (step.preempted_.empty()) Admit(rest, step);
+  SaveUp(rest, step);
   counters_.steps += step.empty() ? 0 : 1;
   counters_.rows += step.rows();
   return step;
@@ -79,25 +80,40 @@ void Scheduler::ServeGenerating(int budget, Step& step) {
   }
 }
 
-Scheduler::Budget Scheduler::TimeBudget(int rows, const Step& step) const {
-  Budget budget{
-      .rows = rows, .seconds = std::numeric_limits<double>::infinity(), .answers = step.rows()};
+Scheduler::Budget Scheduler::TimeBudget(int rows, const Step& step) {
+  Budget budget{.rows = rows,
+                .seconds = std::numeric_limits<double>::infinity(),
+                .answers_s = 0,
+                .answers = step.rows()};
+  saving_ = false;
   if (!price_.known()) return budget;
   if (limits_.max_step_s > 0) {
     budget.seconds = limits_.max_step_s;
   } else if (!step.empty()) {
-    budget.seconds = 2 * price_.Seconds(step.load());
+    budget.answers_s = price_.Seconds(step.load());
+    budget.seconds = 2 * budget.answers_s + saved_s_;
   }
   return budget;
 }
 
-// Rows of a prompt from position `first` on that the budget allows, at most `wanted`. The first
-// kLeastPromptRows of a step are free.
-int Scheduler::PromptRows(int first, int wanted, const Budget& budget, const Step& step) const {
+// Rows of a prompt from position `first` on that the budget allows, at most `wanted`: of those that
+// are left to the step, none or a chunk of at least kLeastPromptRows in the step's rows of prompts.
+int Scheduler::PromptRows(int first, int wanted, const Budget& budget, const Step& step) {
   wanted = std::min(wanted, budget.rows - step.rows());
   if (wanted <= 0 || !price_.known()) return wanted;
-  const int free = std::min(wanted, kLeastPromptRows - (step.rows() - budget.answers));
-  return std::max(free, RowsWithin(price_, step.load(), first, wanted, budget.seconds));
+  const int least = std::min(wanted, kLeastPromptRows - (step.rows() - budget.answers));
+  const int rows = RowsWithin(price_, step.load(), first, wanted, budget.seconds);
+  if (rows >= least) return rows;
+  if (limits_.max_step_s > 0) return std::max(least, 0);
+  saving_ = true;
+  return 0;
+}
+
+// What this step's answers earned and no prompt spent stays for the next step, while a prompt waits
+// for it.
+void Scheduler::SaveUp(const Budget& budget, const Step& step) {
+  const bool prompts = step.rows() > budget.answers;
+  saved_s_ = saving_ && !prompts && budget.answers > 0 ? saved_s_ + budget.answers_s : 0;
 }
 
 void Scheduler::ServePrompts(const Budget& budget, Step& step) {

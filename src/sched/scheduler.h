@@ -23,14 +23,16 @@ struct SchedulerLimits {
   int max_queue = 1024;  // most sequences that wait
   Policy policy = Policy::kPriority;
   Batching batching = Batching::kContinuous;
-  // Most seconds of a step by StepPrice; 0: twice the price of the answers in it alone, so that a
-  // long prompt makes nobody wait longer than that for the next token.
+  // Most seconds of a step by StepPrice; 0: what prompts add to the steps of answers costs no more
+  // than the answers alone, so that with a long prompt beside it a token takes twice as long on
+  // average.
   double max_step_s = 0;
 };
 
-// Rows of prompts that a step may hold whatever they cost: a limit in seconds must not stop them.
-// One row in place of eight: behind 4,000 positions attention of one takes nearly as long as of
-// eight (a tile of queries), so a prompt took 5 times as long and answers gained a quarter.
+// The least chunk of a prompt that is worth a step. Under max_step_s a step may hold so many rows
+// whatever they cost: a limit must not stop a prompt. Under the default rule steps of answers alone
+// save up for it: behind thousands of positions few rows cost more than the answers, because
+// attention reads the whole context for one row as for eight.
 inline constexpr int kLeastPromptRows = 8;
 
 // A sequence to come. max_positions: most tokens of prompt and answer that are ever computed (the
@@ -115,7 +117,8 @@ class Scheduler {
   struct Budget {
     int rows = 0;
     double seconds = 0;
-    int answers = 0;  // rows of answers that are planned already
+    double answers_s = 0;  // price of the answers, which are planned already
+    int answers = 0;       // their rows
   };
   // What a waiting sequence would take over when it is admitted.
   struct Start {
@@ -131,8 +134,9 @@ class Scheduler {
   Start StartOf(Sequence& sequence) const;
   std::map<ServiceOrder, Sequence*>::iterator ChooseWaiting();
   bool PreemptAfter(const Sequence& sequence, Step& step);
-  int PromptRows(int first, int wanted, const Budget& budget, const Step& step) const;
-  Budget TimeBudget(int rows, const Step& step) const;
+  int PromptRows(int first, int wanted, const Budget& budget, const Step& step);
+  Budget TimeBudget(int rows, const Step& step);
+  void SaveUp(const Budget& budget, const Step& step);
   void Serve(Sequence& sequence, int rows, Step& step);
   void ServeGenerating(int budget, Step& step);
   void ServePrompts(const Budget& budget, Step& step);
@@ -144,6 +148,8 @@ class Scheduler {
   SchedulerLimits limits_;
   PageBook book_;
   StepPrice price_;
+  double saved_s_ = 0;   // by steps that held no prompt because its least chunk cost too much
+  bool saving_ = false;  // this step is one
   int capacity_ = 0;
   uint64_t arrivals_ = 0;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;

@@ -168,6 +168,29 @@ TEST(StepBudget, APromptDoesNotDoubleTheStepsOfAnswers) {
   EXPECT_EQ(RunStep(scheduler), "3:30+370");
 }
 
+TEST(StepBudget, AnswersSaveUpForAPromptThatCostsMore) {
+  const PoolSpec pools[] = {{.pages = 1000}};
+  // A step of one answer costs 10, with any rows of a prompt 100: nine steps of answers pay for it.
+  const StepPrice price({{1, 10}, {2, 100}, {50, 100}, {51, 200}}, 0, 0);
+  Scheduler scheduler({.max_rows = 512}, pools, {}, price);
+  ASSERT_TRUE(scheduler.Add(Make(1, Tokens(10), 500)));
+  RunStep(scheduler);
+  ASSERT_TRUE(scheduler.Add(Make(2, Tokens(98), 50)));
+  int at = 10;
+  for (int computed = 0; computed < 98; computed += 49) {
+    for (int wait = 0; wait < 8; ++wait, ++at) {
+      ASSERT_EQ(RunStep(scheduler), "1:" + std::to_string(at) + "+1");
+    }
+    ASSERT_EQ(RunStep(scheduler),
+              "1:" + std::to_string(at++) + "+1 2:" + std::to_string(computed) + "+49");
+  }
+  // Nothing is saved while no prompt waits.
+  scheduler.Remove(RequestId{2});
+  for (int i = 0; i < 50; ++i) RunStep(scheduler);
+  ASSERT_TRUE(scheduler.Add(Make(3, Tokens(98), 50)));
+  EXPECT_EQ(RunStep(scheduler).find("3:"), std::string::npos);
+}
+
 TEST(StepBudget, ALimitInSecondsHoldsButNeverStopsAPrompt) {
   const PoolSpec pools[] = {{.pages = 1000}};
   const StepPrice price({{1, 1}, {2, 2}}, 0, 0);
