@@ -93,6 +93,17 @@ void Check(const Pick& pick, ScheduleModel& model) {
   }
 }
 
+void CheckSome(const Pick& pick) {
+  if (pick(0, 3) == 0) {
+    const KvFormats formats = PickFormats(pick);
+    RealModel().Use(pick(0, 1) == 0 ? Act::kInt8 : Act::kF32, formats);
+    Check(pick, RealModel());
+  } else {
+    FakeModel model(pick);
+    Check(pick, model);
+  }
+}
+
 }  // namespace
 }  // namespace nibble::testing
 
@@ -104,13 +115,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (at >= size) return low;
     return low + static_cast<int>(data[at++] % static_cast<unsigned>(high - low + 1));
   };
-  if (pick(0, 3) == 0) {
-    const KvFormats formats = PickFormats(pick);
-    RealModel().Use(pick(0, 1) == 0 ? Act::kInt8 : Act::kF32, formats);
-    Check(pick, RealModel());
-  } else {
-    FakeModel model(pick);
-    Check(pick, model);
-  }
+  CheckSome(pick);
   return 0;
 }
