@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/event_stream.h"
+#include "eval/logits_base.h"
 #include "eval/row_exchange.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
@@ -25,21 +26,82 @@ class BaseSink : public PositionLogitsSink {
   RowExchange& exchange_;
 };
 
+// The base's rows of one window, wherever they come from. Positions ascend.
+class BaseRows {
+ public:
+  virtual ~BaseRows() = default;
+  // The row of a position, which stays until Release of the same; empty when there is none.
+  virtual std::span<const float> Read(Position position) = 0;
+  virtual void Release(Position position) = 0;
+  virtual LogSumExp Sum(std::span<const float> row) const = 0;
+  // -ln p of the text's next token.
+  virtual double Loss(std::span<const float> row, const LogSumExp& sum, Position position,
+                      TokenId next) const = 0;
+};
+
+// From an engine at work.
+class ExchangedRows : public BaseRows {
+ public:
+  ExchangedRows(const KernelTable& kernels, RowExchange& exchange)
+      : kernels_(kernels), exchange_(exchange) {}
+  std::span<const float> Read(Position position) override { return exchange_.Read(position); }
+  void Release(Position position) override { exchange_.Release(position); }
+  LogSumExp Sum(std::span<const float> row) const override {
+    return ComputeLogSumExp(kernels_, row);
+  }
+  double Loss(std::span<const float> row, const LogSumExp& sum, Position /*position*/,
+              TokenId next) const override {
+    return sum.log_sum_exp - double{row[static_cast<size_t>(next.value())]};
+  }
+
+ private:
+  const KernelTable& kernels_;
+  RowExchange& exchange_;
+};
+
+// From llama-perplexity's file. Its log-probabilities are taken as they are, not normalised again:
+// what it cut off is missing from the sum.
+class FileRows : public BaseRows {
+ public:
+  FileRows(const LogitsBase& base, int window)
+      : base_(base), window_(window), row_(static_cast<size_t>(base.vocabulary())) {}
+  std::span<const float> Read(Position position) override {
+    if (!status_ || position.value() + 1 >= base_.context()) return {};
+    status_ = base_.Row(window_, position, row_);
+    return status_ ? std::span<const float>(row_) : std::span<const float>();
+  }
+  void Release(Position /*position*/) override {}
+  LogSumExp Sum(std::span<const float> row) const override {
+    return {.max = *std::ranges::max_element(row), .log_sum_exp = 0};
+  }
+  double Loss(std::span<const float> /*row*/, const LogSumExp& /*sum*/, Position position,
+              TokenId next) const override {
+    return -double{base_.Logprob(window_, position, next)};
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  const LogitsBase& base_;
+  int window_;
+  std::vector<float> row_;  // [vocabulary]
+  Status status_;
+};
+
 // Compares the candidate's rows with the base's as they come.
 class CandidateSink : public PositionLogitsSink {
  public:
-  CandidateSink(const KernelTable& kernels, RowExchange& exchange, std::vector<TokenId> ids,
+  CandidateSink(const KernelTable& kernels, BaseRows& base, std::vector<TokenId> ids,
                 DivergenceSamples& samples)
-      : kernels_(kernels), exchange_(exchange), ids_(std::move(ids)), samples_(samples) {}
+      : kernels_(kernels), base_(base), ids_(std::move(ids)), samples_(samples) {}
 
   void Rows(Position first, MatrixView<float> logits) override {
     for (int r = 0; r < logits.rows; ++r) {
       const Position at = first + r;
-      const std::span<const float> base = exchange_.Read(at);
+      const std::span<const float> base = base_.Read(at);
       if (base.empty()) return;
       const auto next = static_cast<size_t>(at.value()) + 1;
       if (next < ids_.size()) Compare(base, logits.row_span(r), at);
-      exchange_.Release(at);
+      base_.Release(at);
     }
   }
 
@@ -47,13 +109,14 @@ class CandidateSink : public PositionLogitsSink {
 
  private:
   void Compare(std::span<const float> base, std::span<const float> candidate, Position at) {
-    const auto next = static_cast<size_t>(ids_[static_cast<size_t>(at.value()) + 1].value());
+    const TokenId next = ids_[static_cast<size_t>(at.value()) + 1];
     const LogitsPair row = {.base = base,
                             .candidate = candidate,
-                            .base_sum = ComputeLogSumExp(kernels_, base),
+                            .base_sum = base_.Sum(base),
                             .candidate_sum = ComputeLogSumExp(kernels_, candidate)};
-    const double base_loss = row.base_sum.log_sum_exp - double{base[next]};
-    const double loss = row.candidate_sum.log_sum_exp - double{candidate[next]};
+    const double base_loss = base_.Loss(base, row.base_sum, at, next);
+    const double loss =
+        row.candidate_sum.log_sum_exp - double{candidate[static_cast<size_t>(next.value())]};
     samples_.divergence.push_back(ComputeDivergence(kernels_, row));
     samples_.base_loss.push_back(base_loss);
     samples_.candidate_loss.push_back(loss);
@@ -67,7 +130,7 @@ class CandidateSink : public PositionLogitsSink {
   }
 
   const KernelTable& kernels_;
-  RowExchange& exchange_;
+  BaseRows& base_;
   std::vector<TokenId> ids_;
   DivergenceSamples& samples_;
 };
@@ -123,6 +186,25 @@ Status CheckSameVocabulary(const Engine& candidate, const Engine& base) {
   return {};
 }
 
+// What the caller hears after every window.
+class RunningMean {
+ public:
+  RunningMean(const DivergenceOptions& options, int windows)
+      : options_(options), windows_(windows) {}
+  void EndWindow(DivergenceSamples& samples) {
+    for (; counted_ < samples.divergence.size(); ++counted_) sum_ += samples.divergence[counted_];
+    ++samples.chunks;
+    if (!options_.progress) return;
+    options_.progress(samples.chunks, windows_, sum_ / static_cast<double>(samples.size()));
+  }
+
+ private:
+  const DivergenceOptions& options_;
+  int windows_;
+  size_t counted_ = 0;
+  double sum_ = 0;
+};
+
 MeanError Exponential(MeanError of_log) {
   const double value = std::exp(of_log.mean);
   return {.mean = value, .se = value * of_log.se};
@@ -168,17 +250,42 @@ Result<DivergenceSamples> MeasureDivergence(Engine& candidate, Engine& base,
   NIBBLE_TRY(const Isa isa, ChooseIsa());
   const KernelTable& kernels = KernelsFor(isa);
   DivergenceSamples samples;
-  double sum = 0;
+  RunningMean mean(options, windows.count());
   for (int i = 0; i < windows.count(); ++i) {
     RowExchange exchange;
-    CandidateSink sink(kernels, exchange, windows.Ids(i), samples);
-    const size_t before = samples.divergence.size();
+    ExchangedRows rows(kernels, exchange);
+    CandidateSink sink(kernels, rows, windows.Ids(i), samples);
     NIBBLE_RETURN_IF_ERROR(CompareWindow(candidate, base, windows.score_from(), sink, exchange));
-    for (size_t s = before; s < samples.divergence.size(); ++s) sum += samples.divergence[s];
-    ++samples.chunks;
-    if (options.progress) {
-      options.progress(i + 1, windows.count(), sum / static_cast<double>(samples.size()));
-    }
+    mean.EndWindow(samples);
+  }
+  return samples;
+}
+
+Result<DivergenceSamples> MeasureDivergence(Engine& candidate, const LogitsBase& base,
+                                            const DivergenceOptions& options) {
+  if (candidate.config().vocabulary != base.vocabulary()) {
+    return BadInput("base: expected a vocabulary of {} tokens as the model has, found {}",
+                    candidate.config().vocabulary, base.vocabulary());
+  }
+  const std::vector<TokenId> ids = base.Ids();
+  const WindowOptions cut = {.protocol = PerplexityProtocol::kLlama,
+                             .context = base.context(),
+                             .chunks = options.windows.chunks,
+                             .one_is_enough = true};
+  NIBBLE_TRY(const TextWindows windows,
+             TextWindows::Cut(ids, cut, candidate.tokenizer(), candidate.plan().max_context));
+  NIBBLE_TRY(const Isa isa, ChooseIsa());
+  const KernelTable& kernels = KernelsFor(isa);
+  DivergenceSamples samples;
+  RunningMean mean(options, windows.count());
+  for (int i = 0; i < windows.count(); ++i) {
+    FileRows rows(base, i);
+    CandidateSink sink(kernels, rows, windows.Ids(i), samples);
+    NIBBLE_TRY(const auto running,
+               RunningWindow::Start(candidate, sink.ids(), windows.score_from(), sink));
+    NIBBLE_RETURN_IF_ERROR(running->Finish());
+    NIBBLE_RETURN_IF_ERROR(rows.status());
+    mean.EndWindow(samples);
   }
   return samples;
 }

@@ -13,6 +13,7 @@
 namespace nibble {
 
 class Engine;
+class LogitsBase;
 
 struct DivergenceOptions {
   WindowOptions windows = {};
@@ -66,6 +67,12 @@ struct DivergenceResult {
 // MeasurePerplexity.
 Result<DivergenceSamples> MeasureDivergence(Engine& candidate, Engine& base,
                                             std::span<const TokenId> ids,
+                                            const DivergenceOptions& options);
+
+// The same with a file of llama-perplexity's as the base, over its own windows (options.windows: of
+// those the first `chunks`), with its rounding: the figures are llama-perplexity's. Errors: another
+// size of vocabulary, an id or a context beyond the model's, numbers that are no log-probabilities.
+Result<DivergenceSamples> MeasureDivergence(Engine& candidate, const LogitsBase& base,
                                             const DivergenceOptions& options);
 
 DivergenceResult Summarise(const DivergenceSamples& samples);

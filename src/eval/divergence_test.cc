@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "engine/engine.h"
-#include "eval/logits_file.h"
+#include "eval/fixture_test.h"
 #include "eval/perplexity.h"
 #include "eval/statistics.h"
 #include "tests/support/test_data.h"
@@ -17,43 +16,13 @@
 namespace nibble {
 namespace {
 
-std::unique_ptr<Engine> Open(const std::string& model, KvFormat kv, int max_rows = 512) {
-  EngineOptions options;
-  options.act = Act::kF32;
-  options.kv = {kv, kv};
-  options.threads = 2;
-  options.max_rows = max_rows;
-  auto engine = Engine::Create(testing::SourcePath(model), options);
-  EXPECT_TRUE(engine) << engine.error().message;
-  return *std::move(engine);
-}
-
-std::vector<std::vector<double>> Logprobs(Engine& engine, std::span<const TokenId> ids) {
-  const testing::TempDir folder;
-  const auto path = folder.path() / "logits.npy";
-  EXPECT_TRUE(WriteLogits(engine, ids, path));
-  const std::string bytes = testing::ReadFile(path);
-  const auto vocabulary = static_cast<size_t>(engine.config().vocabulary);
-  std::vector<std::vector<double>> rows(ids.size(), std::vector<double>(vocabulary));
-  const char* at = bytes.data() + bytes.size() - ids.size() * vocabulary * sizeof(float);
-  for (auto& row : rows) {
-    double sum = 0;
-    for (double& x : row) {
-      float logit = 0;
-      std::memcpy(&logit, at, sizeof logit);
-      at += sizeof logit;
-      x = double{logit};
-      sum += std::exp(x);
-    }
-    for (double& x : row) x -= std::log(sum);
-  }
-  return rows;
-}
+using testing::Logprobs;
+using testing::OpenExact;
 
 class DivergenceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    base_ = Open("models/shakespeare", KvFormat::kF32);
+    base_ = OpenExact("models/shakespeare", KvFormat::kF32);
     const auto ids = base_->tokenizer().Encode(
         testing::ReadFile(testing::SourcePath("examples/shakespeare/input.txt")).substr(0, 400));
     ASSERT_TRUE(ids);
@@ -69,7 +38,7 @@ class DivergenceTest : public ::testing::Test {
 
 TEST_F(DivergenceTest, EveryPredictionIsThatOfTheFormula) {
   // Steps of 7 rows against steps of 512: the blocks that meet differ in size.
-  const auto candidate = Open("models/shakespeare", KvFormat::kInt4, 7);
+  const auto candidate = OpenExact("models/shakespeare", KvFormat::kInt4, 7);
   const auto samples = MeasureDivergence(*candidate, *base_, ids_, options_);
   ASSERT_TRUE(samples) << samples.error().message;
   EXPECT_EQ(samples->chunks, 3);
@@ -103,7 +72,7 @@ TEST_F(DivergenceTest, EveryPredictionIsThatOfTheFormula) {
 }
 
 TEST_F(DivergenceTest, AModelDoesNotDivergeFromItself) {
-  const auto same = Open("models/shakespeare", KvFormat::kF32);
+  const auto same = OpenExact("models/shakespeare", KvFormat::kF32);
   const auto samples = MeasureDivergence(*same, *base_, ids_, options_);
   ASSERT_TRUE(samples) << samples.error().message;
   const DivergenceResult result = Summarise(*samples);
@@ -121,7 +90,7 @@ TEST_F(DivergenceTest, AModelDoesNotDivergeFromItself) {
 }
 
 TEST_F(DivergenceTest, ErrorsOfEitherSideEndBoth) {
-  const auto candidate = Open("models/shakespeare", KvFormat::kInt4);
+  const auto candidate = OpenExact("models/shakespeare", KvFormat::kInt4);
   auto bad = ids_;
   bad[150] = TokenId{65000};
   const auto wrong_id = MeasureDivergence(*candidate, *base_, bad, options_);

@@ -17,7 +17,7 @@ Result<TextWindows> TextWindows::Cut(std::span<const TokenId> ids, const WindowO
   }
   const bool llama = options.protocol == PerplexityProtocol::kLlama;
   const int64_t available = std::ssize(ids) / context;
-  const int64_t least = llama ? 2 : 1;
+  const int64_t least = llama && !options.one_is_enough ? 2 : 1;
   if (available < least) {
     return BadInput("text: expected at least {} tokens ({} windows of {}), found {}",
                     least * context, least, context, ids.size());

@@ -27,7 +27,8 @@ enum class PerplexityProtocol {
 struct WindowOptions {
   PerplexityProtocol protocol = PerplexityProtocol::kLlama;
   int context = 512;
-  int chunks = 0;  // windows from the start; 0: all
+  int chunks = 0;              // windows from the start; 0: all
+  bool one_is_enough = false;  // llama.cpp asks for text for two, even if it measures one
 };
 
 // A text's windows, which are computed each from scratch.
