@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "base/sha256.h"
 #include "cli/commands.h"
+#include "cli/importance.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -31,6 +33,8 @@ struct QuantizeFlags {
   std::string to;
   std::string text;
   std::vector<std::string> rules;
+  std::string method = "kquant";
+  ImportanceFlags importance;
   bool requantize = false;
   bool no_quality = false;
   bool force = false;
@@ -162,9 +166,19 @@ void PrintCard(const Card& card, double seconds) {
   fmt::print("  {}\n", q.verdict);
 }
 
+Result<FormatMix> ChooseMix(const QuantizeFlags& own) {
+  NIBBLE_TRY(FormatMix mix, FormatMix::FromName(own.to));
+  const bool importance = !own.importance.calib.empty() || !own.importance.imatrix.empty();
+  if (mix.NeedsImportance() && !importance) {
+    return BadInput("{} loses too much without an importance matrix: add --calib TEXT or --imatrix",
+                    mix.name());
+  }
+  if (importance) mix.UseImportance();
+  return mix;
+}
+
 Result<std::vector<TensorChoice>> Choose(const ModelFile& model, const QuantizeFlags& own,
-                                         FormatMix& mix) {
-  NIBBLE_TRY(mix, FormatMix::FromName(own.to));
+                                         const FormatMix& mix) {
   ChoiceOptions options = {.mix = mix, .rules = {}, .requantize = own.requantize};
   for (const std::string& text : own.rules) {
     NIBBLE_TRY(TypeRule rule, TypeRule::Parse(text));
@@ -173,21 +187,36 @@ Result<std::vector<TensorChoice>> Choose(const ModelFile& model, const QuantizeF
   return ChooseFormats(model, options);
 }
 
+// The importance of the columns, checked against what is to be quantised.
+Result<std::optional<Importance>> ImportanceFor(const GlobalFlags& flags, const QuantizeFlags& own,
+                                                const std::filesystem::path& in,
+                                                const std::vector<TensorChoice>& choices) {
+  NIBBLE_TRY(std::optional<Importance> found, FindImportance(flags, own.importance, in));
+  if (!found) return found;
+  NIBBLE_TRY(const auto unknown, CheckImportance(found->matrix, choices));
+  if (!unknown.empty() && !flags.quiet) {
+    fmt::print(stderr, "note: no importance is known for {}\n", fmt::join(unknown, ", "));
+  }
+  return found;
+}
+
 Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   const double started = MonotonicSeconds();
   NIBBLE_TRY(const std::filesystem::path in, FindModel(flags, own.in, false));
   NIBBLE_RETURN_IF_ERROR(CheckPaths(own, in));
   NIBBLE_TRY(const ModelFile model, ModelFile::Open(in));
-  FormatMix mix;
+  NIBBLE_TRY(const FormatMix mix, ChooseMix(own));
   NIBBLE_TRY(const auto choices, Choose(model, own, mix));
   PrintChoices(flags, choices);
 
   auto source_hash = std::async(std::launch::async, [&] { return HashFile(in); });
+  NIBBLE_TRY(const auto importance, ImportanceFor(flags, own, in, choices));
   ThreadPool pool(flags.threads > 0 ? flags.threads : ReadTopology().threads);
   std::optional<QuantizedGguf> made;
   {
     Progress progress("quantize", !flags.quiet);
     const GgufOutputOptions options = {
+        .importance = importance ? &importance->matrix : nullptr,
         .mix_name = mix.name(),
         .progress = [&](double done, std::string_view name) { progress.Update(done, name); }};
     NIBBLE_TRY(made, WriteQuantizedGguf(model, choices, own.out, options, pool));
@@ -198,7 +227,8 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   card.source_bytes = model.file_bytes();
   NIBBLE_TRY(card.source_sha256, source_hash.get());
   card.to = mix.name();
-  card.method = "kquant";
+  card.method = own.method;
+  if (importance) card.importance = importance->card;
   card.rules = own.rules;
   card.bytes = made->bytes();
   uint64_t weight_bytes = 0;
@@ -237,6 +267,26 @@ void AddQuantizeCommand(const CommandContext& context) {
                    "REGEX=TYPE: matrices whose name matches get the type; may be repeated")
       ->type_name("REGEX=TYPE")
       ->take_all();
+  command->add_option("--method", own->method, "kquant: scales searched as llama.cpp does")
+      ->check(CLI::IsMember({"kquant"}))
+      ->capture_default_str();
+  command->add_option("--calib", own->importance.calib,
+                      "Text to find out which columns matter (importance matrix), or \"built-in\"; "
+                      "default: all columns matter alike");
+  command
+      ->add_option("--calib-sequences", own->importance.sequences,
+                   "Sequences from the start of that text; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--calib-length", own->importance.length,
+                   "Tokens of a sequence, at most the model's context")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--imatrix", own->importance.imatrix,
+                      "Importance matrix from this file (GGUF or .dat) in place of --calib");
+  command->add_option("--save-imatrix", own->importance.save,
+                      "Keep what --calib collected; a name ending in .dat: the older form");
   command->add_flag("--requantize", own->requantize,
                     "Take a source below 8 bits a weight all the same");
   command->add_option("--text", own->text,
@@ -250,7 +300,9 @@ void AddQuantizeCommand(const CommandContext& context) {
   command->footer(
       "Examples:\n"
       "  nibble quantize model-f16.gguf model-q4.gguf --to q4_k_m --text my.txt\n"
-      "  nibble quantize model-f16.gguf out.gguf --to q4_k_m --tensor-type 'ffn_down=q6_k'\n");
+      "  nibble quantize model-f16.gguf out.gguf --to q4_k_m --tensor-type 'ffn_down=q6_k'\n"
+      "  nibble quantize model-f16.gguf out.gguf --to q4_k_m --calib my.txt --save-imatrix "
+      "my.gguf\n");
   const GlobalFlags& flags = context.flags;
   std::function<Status()>& action = context.action;
   command->callback(

@@ -51,6 +51,10 @@ Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
   engine_options.min_contexts = options.min_sequences;
   engine_options.step_budget = false;
   if (options.serving != nullptr) ApplyServingFlags(*options.serving, engine_options);
+  if (options.tap != nullptr) {
+    engine_options.tap = options.tap;
+    engine_options.prefix_cache = false;
+  }
   NIBBLE_TRY(const EnginePlan plan, Engine::Plan(file, engine_options));
   if (!flags.quiet) fmt::print(stderr, "{}\n", plan.Describe());
   for (const std::string& group : plan.kv_groups) {

@@ -25,6 +25,8 @@ struct SessionOptions {
   int min_sequences = 1;
   // None: one request at a time, whose prompt makes nobody wait, so that no prices are measured.
   const ServingFlags* serving = nullptr;
+  // Sees the input of every linear layer of every token, so that no prefixes are shared.
+  LinearTap* tap = nullptr;
 };
 
 // What the common flags say of an engine. Errors: a wrong --act, --kv or --kv-memory.

@@ -116,6 +116,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const ModelFile& file,
              KvStorage::Create(pools.groups, pools.OpenPages(), pools.SealedPages()));
   NIBBLE_RETURN_IF_ERROR(storage.Interleave(options.nodes));
 
+  decoder->SetTap(options.tap);
+
   auto impl = std::make_unique<Impl>(std::move(prepared.pool), std::move(decoder),
                                      std::move(tokenizer), std::move(storage), pools.plan);
   EngineCoreOptions core{.max_context = pools.plan.max_context,

@@ -44,6 +44,10 @@ struct EngineOptions {
   // made: at most max_step_s, or, where that is 0, twice the price of the answers in it alone.
   bool step_budget = true;
   double max_step_s = 0;
+  // Sees the input of every linear layer of every step, on the engine's thread; the last event of a
+  // request comes after its last call. Must outlive the engine. Not with step_budget, whose
+  // measurement it would see too.
+  LinearTap* tap = nullptr;
 };
 
 // The memory contract, known before anything is loaded.

@@ -374,8 +374,8 @@ void PackedDecoder::RunLayer(int layer, std::span<const KvGroup> groups, const R
   // After the last layer's keys and values only rows whose logits are wanted go on: of a chunk in
   // the middle of a prompt none, of its end one.
   if (layer + 1 == static_cast<int>(config_.layers.size())) {
-    if (batch.logit_rows.empty()) return;
     // A tap sees all rows of every linear.
+    if (tap_ == nullptr && batch.logit_rows.empty()) return;
     if (tap_ == nullptr) KeepRows(batch.logit_rows);
   }
   RunAttention(layer);

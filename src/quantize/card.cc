@@ -34,6 +34,12 @@ std::string CardJson(const Card& card) {
   out["source"] = {
       {"name", card.source_name}, {"bytes", card.source_bytes}, {"sha256", card.source_sha256}};
   out["recipe"] = {{"to", card.to}, {"method", card.method}, {"tensor_types", card.rules}};
+  if (card.importance) {
+    out["recipe"]["importance"] = {{"from", card.importance->kind},
+                                   {"name", card.importance->name},
+                                   {"sha256", card.importance->sha256},
+                                   {"tokens", card.importance->tokens}};
+  }
   out["bytes"] = card.bytes;
   out["bits_per_weight"] = card.bits_per_weight;
   out["quality"] = card.quality ? QualityJson(*card.quality) : Json("not measured");

@@ -21,6 +21,14 @@ struct CardQuality {
   std::string verdict;
 };
 
+// What the importance of the columns comes from.
+struct CardImportance {
+  std::string kind;  // "text" or "imatrix"
+  std::string name;  // of the file, or "built-in"
+  std::string sha256;
+  int64_t tokens = 0;  // of the text; 0: an importance matrix that does not say
+};
+
 // What a file that nibble quantised says about itself; stored as JSON.
 struct Card {
   std::string tool;  // "nibble 0.1.0"
@@ -30,6 +38,7 @@ struct Card {
   std::string to;      // format or mix
   std::string method;  // "kquant"
   std::vector<std::string> rules;
+  std::optional<CardImportance> importance;
   uint64_t bytes = 0;
   double bits_per_weight = 0;
   std::optional<CardQuality> quality;  // nothing: not measured

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/check.h"
 #include "platform/thread_pool.h"
 
 namespace nibble {
@@ -57,15 +58,17 @@ double EncodeLoss::OutlierRatio() const {
   return squares > 0 ? double{largest} / std::sqrt(squares / static_cast<double>(weights)) : 0;
 }
 
-Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, Format to, ThreadPool& pool,
-                                const AppendBytes& append,
+Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, const EncodeTarget& to,
+                                ThreadPool& pool, const AppendBytes& append,
                                 const std::function<void(uint64_t weights)>& progress) {
   const FormatTraits& from_traits = TraitsOf(*tensor.format);
-  const FormatTraits& to_traits = TraitsOf(to);
+  const FormatTraits& to_traits = TraitsOf(to.format);
   const uint64_t rows = tensor.rows();
   const size_t cols = tensor.cols();
   const size_t from_bytes = from_traits.RowBytes(cols);
   const size_t to_bytes = to_traits.RowBytes(cols);
+  const bool weighted = !to.importance.empty() && to_traits.encode_weighted != nullptr;
+  NIBBLE_CHECK(to.importance.empty() || to.importance.size() == cols);
   constexpr size_t kChunkBytes = size_t{4} << 20;
   const uint64_t chunk = std::clamp<uint64_t>(kChunkBytes / std::max<size_t>(to_bytes, 1), 1, rows);
 
@@ -85,7 +88,11 @@ Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, Format to, ThreadPoo
       from_traits.decode(tensor.bytes.data() + (first + r) * from_bytes, own.source.data(), cols);
       if (FirstBad(own.source) != cols) return NoteLower(bad_row, first + r);
       std::byte* codes = encoded.data() + r * to_bytes;
-      to_traits.encode(own.source.data(), codes, cols);
+      if (weighted) {
+        to_traits.encode_weighted(own.source.data(), to.importance.data(), codes, cols);
+      } else {
+        to_traits.encode(own.source.data(), codes, cols);
+      }
       to_traits.decode(codes, own.decoded.data(), cols);
       losses[r] = LossOf(own.source, own.decoded);
     };

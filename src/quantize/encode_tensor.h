@@ -25,11 +25,18 @@ struct EncodeLoss {
   double OutlierRatio() const;
 };
 
+// A target format, and what an error in each column costs: [columns], or empty where that is not
+// known. Formats that it would not change leave it.
+struct EncodeTarget {
+  Format format = Format::kF32;
+  std::span<const float> importance = {};
+};
+
 // Decodes a tensor's rows, encodes them in another format and hands them on, all threads at once, a
 // few MB at a time. progress: called with the number of weights done since the last call. Errors:
 // a weight that is NaN or infinite (tensor, row and column), those of append.
-Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, Format to, ThreadPool& pool,
-                                const AppendBytes& append,
+Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, const EncodeTarget& to,
+                                ThreadPool& pool, const AppendBytes& append,
                                 const std::function<void(uint64_t weights)>& progress);
 
 }  // namespace nibble

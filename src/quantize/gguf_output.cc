@@ -8,6 +8,7 @@
 #include "container/gguf_writer.h"
 #include "model/config/model_file.h"
 #include "platform/thread_pool.h"
+#include "quantize/imatrix.h"
 
 namespace nibble {
 namespace {
@@ -15,9 +16,9 @@ namespace {
 // llama.cpp's numbers for whole files (enum llama_ftype).
 constexpr std::pair<std::string_view, uint32_t> kFileTypes[] = {
     {"f32", 0},     {"f16", 1},     {"q4_0", 2},    {"q4_1", 3},    {"q8_0", 7},    {"q5_0", 8},
-    {"q5_1", 9},    {"q2_k", 10},   {"q3_k_s", 11}, {"q3_k_m", 12}, {"q3_k", 12},   {"q3_k_l", 13},
-    {"q4_k_s", 14}, {"q4_k_m", 15}, {"q4_k", 15},   {"q5_k_s", 16}, {"q5_k_m", 17}, {"q5_k", 17},
-    {"q6_k", 18},   {"iq4_nl", 25}, {"iq4_xs", 30}, {"bf16", 32},   {"mxfp4", 38},
+    {"q5_1", 9},    {"q2_k", 10},   {"q2_k_s", 21}, {"q3_k_s", 11}, {"q3_k_m", 12}, {"q3_k", 12},
+    {"q3_k_l", 13}, {"q4_k_s", 14}, {"q4_k_m", 15}, {"q4_k", 15},   {"q5_k_s", 16}, {"q5_k_m", 17},
+    {"q5_k", 17},   {"q6_k", 18},   {"iq4_nl", 25}, {"iq4_xs", 30}, {"bf16", 32},   {"mxfp4", 38},
 };
 
 std::optional<uint32_t> FileType(std::string_view mix) {
@@ -140,9 +141,13 @@ Result<std::vector<TensorReport>> WriteTensors(const ModelFile& model,
       NIBBLE_RETURN_IF_ERROR(CopyTensor(tensor, out));
     } else {
       uint64_t weights = 0;
+      std::vector<float> importance;
+      if (options.importance != nullptr) {
+        NIBBLE_TRY(importance, options.importance->ImportanceOf(tensor.name, tensor.cols()));
+      }
       NIBBLE_TRY(report.loss,
                  EncodeTensor(
-                     tensor, choice.to, pool,
+                     tensor, {.format = choice.to, .importance = importance}, pool,
                      [&](std::span<const std::byte> bytes) { return out.Append(bytes); },
                      [&](uint64_t more) {
                        weights += more;

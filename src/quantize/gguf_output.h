@@ -14,6 +14,7 @@
 
 namespace nibble {
 
+class Imatrix;
 class ModelFile;
 class ThreadPool;
 
@@ -49,7 +50,8 @@ inline constexpr std::string_view kCardKey = "nibble.card";
 inline constexpr size_t kCardBytes = size_t{8} << 10;
 
 struct GgufOutputOptions {
-  std::string_view mix_name;  // names general.file_type
+  const Imatrix* importance = nullptr;  // checked against the choices
+  std::string_view mix_name;            // names general.file_type
   // Called with how much is done and the tensor at hand.
   std::function<void(double fraction, std::string_view tensor)> progress = {};
 };

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "model/config/model_file.h"
+#include "quantize/imatrix.h"
 
 namespace nibble {
 namespace {
@@ -147,6 +148,25 @@ Result<std::vector<TensorChoice>> ChooseFormats(const ModelFile& file,
     }
   }
   return choices;
+}
+
+Result<std::vector<std::string>> CheckImportance(const Imatrix& imatrix,
+                                                 const std::vector<TensorChoice>& choices) {
+  std::vector<std::string> unknown;
+  bool any = false;
+  for (const TensorChoice& choice : choices) {
+    if (choice.copied || TraitsOf(choice.to).encode_weighted == nullptr) continue;
+    const SourceTensor& tensor = *choice.source;
+    NIBBLE_TRY(const auto importance, imatrix.ImportanceOf(tensor.name, tensor.cols()));
+    any = any || !importance.empty();
+    if (importance.empty()) unknown.emplace_back(tensor.name);
+  }
+  if (!any && !unknown.empty()) {
+    return BadInput("importance matrix: of another model: nothing about '{}', but about '{}'",
+                    unknown.front(),
+                    imatrix.entries().empty() ? "" : imatrix.entries().front().name);
+  }
+  return unknown;
 }
 
 }  // namespace nibble

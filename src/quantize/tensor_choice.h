@@ -13,6 +13,7 @@
 
 namespace nibble {
 
+class Imatrix;
 class ModelFile;
 
 // --tensor-type REGEX=TYPE: every matrix whose name the expression matches anywhere gets the type.
@@ -53,5 +54,11 @@ struct TensorChoice {
 // source of less than 8 bits without `requantize` (named), a rule that no tensor matches.
 Result<std::vector<TensorChoice>> ChooseFormats(const ModelFile& file,
                                                 const ChoiceOptions& options);
+
+// Checks an importance matrix against what is to be quantised. The names of the matrices that it
+// says nothing about and that it could change. Errors: a width that is not the matrix's, no name in
+// common (one of each).
+Result<std::vector<std::string>> CheckImportance(const Imatrix& imatrix,
+                                                 const std::vector<TensorChoice>& choices);
 
 }  // namespace nibble

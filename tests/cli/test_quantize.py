@@ -1,7 +1,9 @@
 """Quantising GGUF files, their cards, and the comparison of two models."""
 
+import hashlib
 import json
 import pathlib
+import struct
 import tempfile
 import unittest
 
@@ -96,6 +98,60 @@ class Quantize(CliTest):
         done = nibble("quantize", self.out, again, "--to", "q8_0", "--requantize", "--no-quality")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("quantised itself", done.stderr)
+
+    def importance(self, *more, to="q4_0"):
+        return self.quantize("--calib", self.text, "--calib-length", "64", "--force", *more, to=to)
+
+    def errors_of(self, report):
+        return {t["name"]: t["rel_error"] for t in report["per_tensor"]}
+
+    def test_an_importance_matrix_is_collected_kept_and_used(self):
+        none = self.quantize(to="q4_1")
+        kept = self.folder / "kept.gguf"
+        collected = self.importance("--save-imatrix", kept, to="q4_1")
+        found = collected["card"]["recipe"]["importance"]
+        self.assertEqual((found["from"], found["name"]), ("text", "text.txt"))
+        self.assertEqual(found["sha256"], hashlib.sha256(self.text.read_bytes()).hexdigest())
+        self.assertEqual(found["tokens"] % 64, 0)
+        self.assertNotIn("importance", none["card"]["recipe"])
+        self.assertLess(collected["kld"], none["kld"])
+        errors = self.errors_of(collected)
+        self.assertNotEqual(errors, self.errors_of(none))
+        # The file that was kept gives the same tensors.
+        read = self.quantize("--imatrix", kept, "--force", to="q4_1")
+        self.assertEqual(read["kld"], collected["kld"])
+        self.assertEqual(self.errors_of(read), errors)
+        found = read["card"]["recipe"]["importance"]
+        self.assertEqual((found["from"], found["name"]), ("imatrix", "kept.gguf"))
+        self.assertEqual(found["sha256"], hashlib.sha256(kept.read_bytes()).hexdigest())
+        self.assertEqual(found["tokens"], collected["card"]["recipe"]["importance"]["tokens"])
+
+    def test_the_older_form_of_an_importance_matrix(self):
+        kept = self.folder / "kept.dat"
+        collected = self.importance("--save-imatrix", kept)
+        self.assertGreater(int.from_bytes(kept.read_bytes()[:4], "little"), 7)
+        read = self.quantize("--imatrix", kept, "--force", to="q4_0")
+        self.assertAlmostEqual(read["kld"], collected["kld"], delta=0.05 * collected["kld"])
+
+    def test_importance_that_cannot_be(self):
+        def refused(*more, words, to="q4_0"):
+            self.assert_refused(nibble("quantize", shared(STORIES), self.out, "--to", to, *more),
+                                *words)
+        bad = self.folder / "bad.dat"
+        bad.write_bytes(b"\1\0\0\0\xff\xff\xff\x7f")
+        refused("--imatrix", bad, words=("bad.dat", "a name needs"))
+        name = b"blk.0.attn_q.weight"
+        bad.write_bytes(struct.pack("<ii", 1, len(name)) + name + struct.pack("<iif", 1, 1, 1.0))
+        refused("--imatrix", bad, words=("blk.0.attn_q.weight", "64 columns", "found 1"))
+        bad.write_bytes(struct.pack("<ii", 1, 1) + b"x" + struct.pack("<iif", 1, 1, 1.0))
+        refused("--imatrix", bad, words=("of another model", "'x'"))
+        refused("--imatrix", shared(STORIES), words=("general.type", "imatrix"))
+        refused("--imatrix", bad, "--calib", self.text, words=("--calib and --imatrix",))
+        refused("--save-imatrix", bad, words=("--calib",))
+        refused(to="q2_k_s", words=("q2_k_s", "--calib"))
+        self.text.write_text("short")
+        refused("--calib", self.text, words=("--calib", "1024"))
+        self.assertFalse(self.out.exists())
 
     def test_divergence_keys_and_a_model_against_itself(self):
         self.quantize("--no-quality", to="q4_0")

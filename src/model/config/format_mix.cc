@@ -35,6 +35,7 @@ Format Fallback(Format format) {
 const std::vector<FormatMix::Row>& FormatMix::Mixes() {
   static const std::vector<Row> mixes = {
       {"q2_k", Kind::kQ2K, Format::kQ2K},
+      {"q2_k_s", Kind::kQ2KS, Format::kQ2K},
       {"q3_k_s", Kind::kQ3KS, Format::kQ3K},
       {"q3_k_m", Kind::kQ3KM, Format::kQ3K},
       {"q3_k_l", Kind::kQ3KL, Format::kQ3K},
@@ -82,6 +83,8 @@ Format FormatMix::WantedValue(const TensorPlace& place) const {
   switch (kind_) {
     case Kind::kQ2K:
       return place.query_groups >= 4 ? Format::kQ4K : Format::kQ3K;
+    case Kind::kQ2KS:
+      return place.query_groups >= 4 ? Format::kQ4K : base_;
     case Kind::kQ3KM:
       return place.layer < 2 ? Format::kQ5K : Format::kQ4K;
     case Kind::kQ3KL:
@@ -99,7 +102,15 @@ Format FormatMix::WantedValue(const TensorPlace& place) const {
 }
 
 Format FormatMix::WantedDown(const TensorPlace& place) const {
+  const bool early = place.layer < place.layers / 8;
   switch (kind_) {
+    case Kind::kPlain:
+      // Theirs is a rough search: the first layers can go wrong under it.
+      if (!has_importance_ || !early) return base_;
+      if (base_ == Format::kQ4_0) return Format::kQ4_1;
+      return base_ == Format::kQ5_0 ? Format::kQ5_1 : base_;
+    case Kind::kQ2KS:
+      return early ? Format::kQ4K : base_;
     case Kind::kQ2K:
       return Format::kQ3K;
     case Kind::kQ3KM:
@@ -107,8 +118,9 @@ Format FormatMix::WantedDown(const TensorPlace& place) const {
     case Kind::kQ3KL:
       return Format::kQ5K;
     case Kind::kQ4KS:
+      return early ? Format::kQ5K : base_;
     case Kind::kIq4:
-      return place.layer < place.layers / 8 ? Format::kQ5K : base_;
+      return early && !has_importance_ ? Format::kQ5K : base_;
     case Kind::kQ4KM:
     case Kind::kQ5KM:
       return UseMoreBits(place.layer, place.layers) ? Format::kQ6K : base_;

@@ -32,7 +32,7 @@ struct TensorPlace {
 };
 
 // A rule that gives every matrix of a file its format: one format for all, or a mix such as q4_k_m
-// (llama.cpp's llama_tensor_get_type without importance matrix).
+// (llama.cpp's llama_tensor_get_type).
 class FormatMix {
  public:
   // "q4_k_m", "q3_k_l", …, or the name of a format. Errors list the known names.
@@ -46,8 +46,24 @@ class FormatMix {
 
   std::string_view name() const { return name_; }
 
+  // Importances of the columns are known: a few mixes then choose otherwise.
+  void UseImportance() { has_importance_ = true; }
+  bool NeedsImportance() const { return kind_ == Kind::kQ2KS; }
+
  private:
-  enum class Kind : uint8_t { kPlain, kQ2K, kQ3KS, kQ3KM, kQ3KL, kQ4KS, kQ4KM, kQ5KS, kQ5KM, kIq4 };
+  enum class Kind : uint8_t {
+    kPlain,
+    kQ2K,
+    kQ2KS,
+    kQ3KS,
+    kQ3KM,
+    kQ3KL,
+    kQ4KS,
+    kQ4KM,
+    kQ5KS,
+    kQ5KM,
+    kIq4
+  };
   struct Row {
     std::string_view name;
     Kind kind;
@@ -60,6 +76,7 @@ class FormatMix {
   std::string_view name_;
   Kind kind_ = Kind::kPlain;
   Format base_ = Format::kF16;
+  bool has_importance_ = false;
 };
 
 }  // namespace nibble

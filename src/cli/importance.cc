@@ -1,0 +1,113 @@
+#include "cli/importance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/sha256.h"
+#include "cli/output.h"
+#include "cli/session.h"
+#include "eval/builtin_text.h"
+#include "eval/windows.h"
+#include "fetch/paths.h"
+#include "model/config/model_file.h"
+#include "quantize/imatrix_collector.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nibble::cli {
+namespace {
+
+class NoLogits : public PositionLogitsSink {
+ public:
+  void Rows(Position /*first*/, MatrixView<float> /*logits*/) override {}
+};
+
+// Computes the text's first windows one after another. Returns their number.
+Result<int> ComputeWindows(const GlobalFlags& flags, const ImportanceFlags& own, Engine& engine,
+                           std::span<const TokenId> ids, int length) {
+  const WindowOptions windows = {
+      .protocol = PerplexityProtocol::kLlama, .context = length, .chunks = own.sequences};
+  auto cut = TextWindows::Cut(ids, windows, engine.tokenizer(), engine.plan().max_context);
+  if (!cut) return Within("--calib", cut.error());
+  Progress progress("calibrate", !flags.quiet);
+  NoLogits sink;
+  for (int window = 0; window < cut->count(); ++window) {
+    NIBBLE_TRY(const auto running,
+               RunningWindow::Start(engine, cut->Ids(window), length - 1, sink));
+    NIBBLE_RETURN_IF_ERROR(running->Finish());
+    progress.Update((window + 1.0) / cut->count(),
+                    fmt::format("sequence {} of {}", window + 1, cut->count()));
+  }
+  return cut->count();
+}
+
+Result<Importance> Collect(const GlobalFlags& flags, const ImportanceFlags& own,
+                           const std::filesystem::path& model) {
+  std::string text(kBuiltinText);
+  Importance result;
+  result.card = {.kind = "text", .name = "built-in", .sha256 = {}};
+  if (own.calib != "built-in") {
+    NIBBLE_TRY(text, ReadTextFile(own.calib));
+    NIBBLE_RETURN_IF_ERROR(CheckUtf8(own.calib, text));
+    result.card.name = std::filesystem::path(own.calib).filename().string();
+  }
+  result.card.sha256 = Sha256Hex(text);
+
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(model));
+  const int length = std::min(own.length, file.config().context_length);
+  ImatrixCollector collector;
+  SessionOptions options;
+  options.max_context = length;
+  options.tap = &collector;
+  GlobalFlags exact = InFloats(flags);
+  exact.quiet = true;
+  exact.verbose = false;
+  exact.context = 0;
+  int count = 0;
+  {
+    NIBBLE_TRY(const Session session, OpenSession(exact, model.string(), options));
+    NIBBLE_TRY(const std::vector<TokenId> ids, session.engine->tokenizer().Encode(text));
+    NIBBLE_TRY(count, ComputeWindows(flags, own, *session.engine, ids, length));
+  }
+  NIBBLE_TRY(result.matrix, collector.Finish(file.tensors()));
+  result.matrix.SetOrigin({.texts = {result.card.name},
+                           .chunks = static_cast<uint32_t>(count),
+                           .chunk_tokens = static_cast<uint32_t>(length)});
+  result.card.tokens = int64_t{count} * length;
+  return result;
+}
+
+Result<Importance> Read(const std::string& path) {
+  Importance result;
+  NIBBLE_TRY(result.matrix, Imatrix::Read(path));
+  NIBBLE_TRY(const std::string sha256, HashFile(path));
+  const Imatrix::Origin& origin = result.matrix.origin();
+  result.card = {.kind = "imatrix",
+                 .name = std::filesystem::path(path).filename().string(),
+                 .sha256 = sha256,
+                 .tokens = int64_t{origin.chunks} * origin.chunk_tokens};
+  return result;
+}
+
+}  // namespace
+
+Result<std::optional<Importance>> FindImportance(const GlobalFlags& flags,
+                                                 const ImportanceFlags& own,
+                                                 const std::filesystem::path& model) {
+  if (!own.calib.empty() && !own.imatrix.empty()) {
+    return BadInput("--calib and --imatrix: expected one of them, found both");
+  }
+  if (!own.save.empty() && own.calib.empty()) {
+    return BadInput("--save-imatrix: expected a text with --calib to collect it on");
+  }
+  if (!own.imatrix.empty()) {
+    NIBBLE_TRY(Importance read, Read(own.imatrix));
+    return read;
+  }
+  if (own.calib.empty()) return std::nullopt;
+  NIBBLE_TRY(Importance collected, Collect(flags, own, model));
+  if (!own.save.empty()) NIBBLE_RETURN_IF_ERROR(collected.matrix.Write(own.save));
+  return collected;
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "cli/globals.h"
+#include "quantize/card.h"
+#include "quantize/imatrix.h"
+
+namespace nibble::cli {
+
+// Where the importance of a model's columns comes from.
+struct ImportanceFlags {
+  std::string calib;    // a text, or "built-in"
+  std::string imatrix;  // a file
+  std::string save;     // where to keep what was collected
+  int sequences = 128;
+  int length = 512;
+};
+
+struct Importance {
+  Imatrix matrix;
+  CardImportance card;
+};
+
+// Reads the file, or computes the text with the model under --act f32 and collects it; nothing when
+// neither is given. Errors: flags that do not go together, those of the file, a text that is too
+// short (both numbers).
+Result<std::optional<Importance>> FindImportance(const GlobalFlags& flags,
+                                                 const ImportanceFlags& own,
+                                                 const std::filesystem::path& model);
+
+}  // namespace nibble::cli
