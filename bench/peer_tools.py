@@ -2,8 +2,10 @@
 ik_llama.cpp's: one of compare.py's peers."""
 
 import json
+import pathlib
 import re
 import subprocess
+import tempfile
 
 import peer
 
@@ -11,7 +13,7 @@ import peer
 class ToolsPeer:
     def __init__(self, arguments):
         self.arguments = arguments
-        self.folder = arguments.peer_bench
+        self.folder = arguments.peer_bench.resolve()
         if self.folder.is_file():
             self.folder = self.folder.parent
         self.name = arguments.peer_name or f"tools in {self.folder.name}"
@@ -21,9 +23,11 @@ class ToolsPeer:
 
     def tool(self, name, *words):
         path = self.folder / name
-        command = [str(path), "-m", str(self.arguments.model), *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                              errors="replace")
+        model = pathlib.Path(self.arguments.model).resolve()
+        command = [str(path), "-m", str(model), *map(str, words)]
+        with tempfile.TemporaryDirectory() as folder:  # some builds leave a log where they run
+            done = subprocess.run(command, capture_output=True, text=True, cwd=folder,
+                                  stdin=subprocess.DEVNULL, errors="replace")
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()[-600:]}")
         return done.stdout, done.stderr
@@ -86,7 +90,7 @@ class ToolsPeer:
 
     def perplexity(self, windows, size):
         settings = {"threads": peer.cores(), "ubatch": 512, "flash": False}
-        out, err = self.tool("llama-perplexity", "-f", self.arguments.text, "-c", size, "-b", 512,
+        out, err = self.tool("llama-perplexity", "-f", self.arguments.text.resolve(), "-c", size, "-b", 512,
                              "--chunks", windows, *self.switches(settings))
         found = re.search(r"Final estimate: PPL.*=\s*([0-9.]+)\s*\+/-", out + err)
         if not found:
