@@ -9,11 +9,11 @@
 namespace nibble {
 namespace {
 
-constexpr size_t kBlock = 32;
+constexpr size_t kWeightedBlock = 32;
 
 struct WeightedGroup {
   std::span<const float> x;
-  float weights[kBlock];
+  float weights[kWeightedBlock];
 };
 
 // Calls encode with every block of a row and the weights of its errors.
@@ -21,14 +21,14 @@ template <class Block, class EncodeGroup>
 void EncodeRow(const float* src, const float* importance, std::byte* dst, size_t count,
                EncodeGroup encode) {
   const float spread = SumOfSquares({src, count}) / static_cast<float>(count);
-  EncodeBlocks<Block, kBlock>(src, dst, count, [&](const float* x) {
-    WeightedGroup group = {.x = {x, kBlock}, .weights = {}};
-    WeighByImportance(group.x, {importance + (x - src), kBlock}, spread, group.weights);
+  EncodeBlocks<Block, kWeightedBlock>(src, dst, count, [&](const float* x) {
+    WeightedGroup group = {.x = {x, kWeightedBlock}, .weights = {}};
+    WeighByImportance(group.x, {importance + (x - src), kWeightedBlock}, spread, group.weights);
     return encode(group);
   });
 }
 
-AffineFit FitCodes(const WeightedGroup& group, int largest_code, uint8_t codes[kBlock]) {
+AffineFit FitCodes(const WeightedGroup& group, int largest_code, uint8_t codes[kWeightedBlock]) {
   const AffineSearch search = {.largest_code = largest_code,
                                .first = -0.9f,
                                .step = 0.05f,
@@ -42,7 +42,7 @@ AffineFit FitCodes(const WeightedGroup& group, int largest_code, uint8_t codes[k
 void EncodeWeightedQ4_0(const float* src, const float* importance, std::byte* dst, size_t count) {
   EncodeRow<BlockQ4_0>(src, importance, dst, count, [](const WeightedGroup& group) {
     BlockQ4_0 block;
-    uint8_t codes[kBlock];
+    uint8_t codes[kWeightedBlock];
     block.d = F32ToF16(FitSymmetric(group.x, group.weights, 8, codes));
     PackNibbles(codes, block.qs);
     return block;
@@ -52,7 +52,7 @@ void EncodeWeightedQ4_0(const float* src, const float* importance, std::byte* ds
 void EncodeWeightedQ4_1(const float* src, const float* importance, std::byte* dst, size_t count) {
   EncodeRow<BlockQ4_1>(src, importance, dst, count, [](const WeightedGroup& group) {
     BlockQ4_1 block;
-    uint8_t codes[kBlock];
+    uint8_t codes[kWeightedBlock];
     const AffineFit fit = FitCodes(group, 15, codes);
     block.d = F32ToF16(fit.scale);
     block.m = F32ToF16(-fit.min);
@@ -64,7 +64,7 @@ void EncodeWeightedQ4_1(const float* src, const float* importance, std::byte* ds
 void EncodeWeightedQ5_0(const float* src, const float* importance, std::byte* dst, size_t count) {
   EncodeRow<BlockQ5_0>(src, importance, dst, count, [](const WeightedGroup& group) {
     BlockQ5_0 block;
-    uint8_t codes[kBlock];
+    uint8_t codes[kWeightedBlock];
     block.d = F32ToF16(FitSymmetric(group.x, group.weights, 16, codes));
     PackNibbles(codes, block.qs);
     PackHighBits(codes, block.qh);
@@ -75,7 +75,7 @@ void EncodeWeightedQ5_0(const float* src, const float* importance, std::byte* ds
 void EncodeWeightedQ5_1(const float* src, const float* importance, std::byte* dst, size_t count) {
   EncodeRow<BlockQ5_1>(src, importance, dst, count, [](const WeightedGroup& group) {
     BlockQ5_1 block;
-    uint8_t codes[kBlock];
+    uint8_t codes[kWeightedBlock];
     const AffineFit fit = FitCodes(group, 31, codes);
     block.d = F32ToF16(fit.scale);
     block.m = F32ToF16(-fit.min);
