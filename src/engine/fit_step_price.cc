@@ -11,6 +11,8 @@ namespace {
 // Rows, and positions before them, of the step that shows what attention costs.
 constexpr int kDeepRows = 16;
 constexpr int kDepth = 2048;
+// Steps of few rows are what answers take: their least of several counts, the first are cold.
+constexpr int kRepeatsOfFew = 6;
 
 class NoSink : public LogitsSink {
  public:
@@ -61,18 +63,25 @@ class Fitting {
       if (!before) return std::nullopt;
       before->Commit(kPageTokens, {.prompt = all, .answer = {}});
     }
-    const auto reservation = book.Reserve(pages, rows);
-    if (!reservation) return std::nullopt;
+    // From the start on, the first row is another sequence's, as an answer beside a chunk is.
+    const int beside = first == 0 && rows > 1 ? 1 : 0;
+    SequencePages other(book);
+    const auto answer = book.Reserve(other, beside);
+    const auto reservation = book.Reserve(pages, rows - beside);
+    if (!answer || !reservation) return std::nullopt;
     if (first == 0) Touched(book);  // pages that are only read take no memory
     const std::span tokens = std::span(all).first(static_cast<size_t>(rows));
     std::vector<int> logit_rows(static_cast<size_t>(logits));
     std::iota(logit_rows.begin(), logit_rows.end(), rows - logits);
-    const ExecuteSpan span{.first = first, .rows = rows, .pages = &pages};
+    const ExecuteSpan both[] = {{.first = 0, .rows = beside, .pages = &other},
+                                {.first = first, .rows = rows - beside, .pages = &pages}};
+    const std::span spans = std::span(both).last(beside > 0 ? 2 : 1);
     NoSink sink;
     double best = 0;
-    for (int repeat = 0; repeat < 2; ++repeat) {
+    const int repeats = rows <= kDeepRows ? kRepeatsOfFew : 2;
+    for (int repeat = 0; repeat < repeats; ++repeat) {
       const double begin = input_.clock();
-      if (!executor_.Execute({tokens, {&span, 1}, logit_rows}, sink)) return std::nullopt;
+      if (!executor_.Execute({tokens, spans, logit_rows}, sink)) return std::nullopt;
       const double seconds = input_.clock() - begin;
       best = repeat == 0 ? seconds : std::min(best, seconds);
     }
