@@ -90,7 +90,7 @@ class ToolsPeer:
 
     def perplexity(self, windows, size):
         settings = {"threads": peer.cores(), "ubatch": 512, "flash": False}
-        out, err = self.tool("llama-perplexity", "-f", self.arguments.text.resolve(), "-c", size, "-b", 512,
+        out, err = self.tool("llama-perplexity", "-f", pathlib.Path(self.arguments.text).resolve(), "-c", size, "-b", 512,
                              "--chunks", windows, *self.switches(settings))
         found = re.search(r"Final estimate: PPL.*=\s*([0-9.]+)\s*\+/-", out + err)
         if not found:
