@@ -90,8 +90,9 @@ class ToolsPeer:
 
     def perplexity(self, windows, size):
         settings = {"threads": peer.cores(), "ubatch": 512, "flash": False}
-        out, err = self.tool("llama-perplexity", "-f", pathlib.Path(self.arguments.text).resolve(), "-c", size, "-b", 512,
-                             "--chunks", windows, *self.switches(settings))
+        text = pathlib.Path(self.arguments.text).resolve()
+        out, err = self.tool("llama-perplexity", "-f", text, "-c", size, "-b", 512, "--chunks",
+                             windows, *self.switches(settings))
         found = re.search(r"Final estimate: PPL.*=\s*([0-9.]+)\s*\+/-", out + err)
         if not found:
             raise RuntimeError(f"llama-perplexity gave no estimate: {(out + err)[-600:]}")
