@@ -10,49 +10,25 @@
 #include "cli/importance.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
+#include "cli/quantize_flags.h"
+#include "cli/quantize_quality.h"
+#include "cli/quantize_report.h"
 #include "cli/session.h"
+#include "engine/model_tokenizer.h"
 #include "eval/builtin_text.h"
-#include "eval/divergence.h"
 #include "fetch/paths.h"
 #include "kernels/kernel_table.h"
 #include "model/config/model_file.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
-#include "platform/memory.h"
 #include "platform/thread_pool.h"
 #include "quantize/card.h"
 #include "quantize/gguf_output.h"
+#include "quantize/gguf_tokenizer.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nibble::cli {
 namespace {
-
-struct QuantizeFlags {
-  std::string in;
-  std::string out;
-  std::string to;
-  std::string text;
-  std::vector<std::string> rules;
-  std::string method = "kquant";
-  ImportanceFlags importance;
-  bool requantize = false;
-  bool no_quality = false;
-  bool force = false;
-  int chunks = 32;
-};
-
-// The text that quality is measured on.
-struct QualityText {
-  std::string name;
-  std::string text;
-};
-
-Result<QualityText> ReadQualityText(const QuantizeFlags& own) {
-  if (own.text.empty()) return QualityText{"built-in", std::string(kBuiltinText)};
-  NIBBLE_TRY(std::string text, ReadTextFile(own.text));
-  NIBBLE_RETURN_IF_ERROR(CheckUtf8(own.text, text));
-  return QualityText{std::filesystem::path(own.text).filename().string(), std::move(text)};
-}
 
 Status CheckPaths(const QuantizeFlags& own, const std::filesystem::path& in) {
   if (!own.out.ends_with(".gguf")) {
@@ -73,97 +49,23 @@ void PrintChoices(const GlobalFlags& flags, const std::vector<TensorChoice>& cho
   if (flags.quiet) return;
   for (const TensorChoice& choice : choices) {
     if (choice.note.empty()) continue;
-    fmt::print(stderr, "{}: {} ({})\n", choice.source->name, TraitsOf(choice.to).name, choice.note);
+    fmt::print(stderr, "{}: {} ({})\n", choice.name(), TraitsOf(choice.to).name, choice.note);
   }
   const bool coarse = std::ranges::any_of(choices, [](const TensorChoice& choice) {
-    return !choice.copied && TraitsOf(*choice.source->format).BitsPerWeight() < 16;
+    return !choice.copied && TraitsOf(choice.from).BitsPerWeight() < 16;
   });
   if (coarse) {
     fmt::print(stderr, "note: the source is quantised itself; its errors stay in the result\n");
   }
 }
 
-Result<CardQuality> MeasureQuality(const GlobalFlags& flags, const QuantizeFlags& own,
-                                   const std::filesystem::path& source, const std::string& made) {
-  NIBBLE_TRY(const QualityText text, ReadQualityText(own));
-  SessionOptions options;
-  DivergenceOptions divergence;
-  divergence.windows.context = flags.context > 0 ? flags.context : 512;
-  divergence.windows.chunks = own.chunks;
-  options.max_context = divergence.windows.context;
-  GlobalFlags quiet = flags;
-  quiet.quiet = true;
-  quiet.verbose = false;
-  NIBBLE_TRY(const Session candidate, OpenSession(quiet, made, options));
-  NIBBLE_TRY(const Session base, OpenSession(InFloats(quiet), source.string(), options));
-  NIBBLE_TRY(const std::vector<TokenId> ids, candidate.engine->tokenizer().Encode(text.text));
-  Progress progress("quality", !flags.quiet);
-  divergence.progress = [&](int done, int total, double mean) {
-    progress.Update(static_cast<double>(done) / total, fmt::format("divergence {:.5f}", mean));
-  };
-  NIBBLE_TRY(const DivergenceSamples samples,
-             MeasureDivergence(*candidate.engine, *base.engine, ids, divergence));
-  const DivergenceResult result = Summarise(samples);
-  return CardQuality{.text = text.name,
-                     .text_sha256 = Sha256Hex(text.text),
-                     .context = divergence.windows.context,
-                     .tokens = result.tokens,
-                     .act = flags.act,
-                     .ppl = result.ppl.mean,
-                     .ppl_se = result.ppl.se,
-                     .ppl_source = result.ppl_base.mean,
-                     .kld = result.divergence.mean,
-                     .kld_se = result.divergence.se,
-                     .top1 = result.same_top.mean,
-                     .top1_se = result.same_top.se,
-                     .verdict = Verdict(result)};
-}
-
-Json ReportJson(const Card& card, const std::vector<TensorReport>& tensors, double seconds) {
-  Json out;
-  out["in_bytes"] = card.source_bytes;
-  out["out_bytes"] = card.bytes;
-  out["bits_per_weight"] = card.bits_per_weight;
-  out["per_tensor"] = Json::array();
-  for (const TensorReport& tensor : tensors) {
-    Json row;
-    row["name"] = tensor.name;
-    row["type"] = TraitsOf(tensor.to).name;
-    row["source_type"] = TraitsOf(tensor.from).name;
-    row["rel_error"] = tensor.loss.RelativeError();
-    row["max_outlier_ratio"] = tensor.loss.OutlierRatio();
-    if (!tensor.note.empty()) row["note"] = tensor.note;
-    out["per_tensor"].push_back(std::move(row));
+// Where the disk is full, what is finished stays for another try.
+std::unexpected<Error> KeptFor(Error error, TensorStore& store) {
+  if (error.kind == ErrorKind::kIo) {
+    error.message += fmt::format("; finished tensors are kept in {}: the same command goes on",
+                                 store.Keep().string());
   }
-  if (card.quality) {
-    out["ppl_in"] = card.quality->ppl_source;
-    out["ppl_out"] = card.quality->ppl;
-    out["kld"] = card.quality->kld;
-    out["top1"] = card.quality->top1;
-  } else {
-    for (const char* key : {"ppl_in", "ppl_out", "kld", "top1"}) out[key] = nullptr;
-  }
-  out["seconds"] = seconds;
-  out["peak_resident_bytes"] = ReadPeakResidentBytes();
-  out["card"] = Json::parse(CardJson(card));
-  return out;
-}
-
-void PrintCard(const Card& card, double seconds) {
-  fmt::print("{} → {} ({}), {:.3f} bits a weight, in {:.1f} s\n",
-             FormatBytes(static_cast<double>(card.source_bytes)),
-             FormatBytes(static_cast<double>(card.bytes)), card.to, card.bits_per_weight, seconds);
-  if (!card.quality) {
-    fmt::print("quality: not measured\n");
-    return;
-  }
-  const CardQuality& q = *card.quality;
-  fmt::print("quality on {} ({} predictions, windows of {}, --act {}):\n", q.text, q.tokens,
-             q.context, q.act);
-  fmt::print("  perplexity  {:.4f} ± {:.4f}, source {:.4f}\n", q.ppl, q.ppl_se, q.ppl_source);
-  fmt::print("  divergence  {:.5f} ± {:.5f} nats a token\n", q.kld, q.kld_se);
-  fmt::print("  same top    {:.2f}% ± {:.2f}%\n", 100 * q.top1, 100 * q.top1_se);
-  fmt::print("  {}\n", q.verdict);
+  return std::unexpected(std::move(error));
 }
 
 Result<FormatMix> ChooseMix(const QuantizeFlags& own) {
@@ -200,6 +102,58 @@ Result<std::optional<Importance>> ImportanceFor(const GlobalFlags& flags, const 
   return found;
 }
 
+// The files that hold the weights, one after the other.
+Result<std::string> HashModel(const ModelFile& model) {
+  std::string lines;
+  for (const MappedFile& file : model.files()) {
+    NIBBLE_TRY(const std::string hash, HashFile(file.path()));
+    if (model.files().size() == 1) return hash;
+    lines += hash + " " + file.path().filename().string() + "\n";
+  }
+  return Sha256Hex(lines);
+}
+
+// All that decides the bytes of the tensors, for a run that takes up another's.
+std::string StoreKey(const ModelFile& model, const QuantizeFlags& own, const FormatMix& mix,
+                     const std::optional<Importance>& importance) {
+  std::string key = std::string(NIBBLE_VERSION);
+  for (const MappedFile& file : model.files()) {
+    std::error_code ignored;
+    const auto time = std::filesystem::last_write_time(file.path(), ignored);
+    key += fmt::format("|{} {} {}", std::filesystem::absolute(file.path(), ignored).string(),
+                       file.bytes().size(), time.time_since_epoch().count());
+  }
+  key += fmt::format("|{}|{}|{}", mix.name(), own.method, fmt::join(own.rules, " "));
+  if (importance) {
+    key += fmt::format("|{} {}", importance->card.sha256, importance->card.tokens);
+  }
+  return Sha256Hex(key);
+}
+
+struct MadeTensors {
+  TensorStore store;  // all of the new file's that are not copied
+  std::optional<CardImportance> importance;
+};
+
+Result<MadeTensors> MakeTensors(const GlobalFlags& flags, const QuantizeFlags& own,
+                                const ModelFile& model, const FormatMix& mix,
+                                const std::vector<TensorChoice>& choices, ThreadPool& pool) {
+  NIBBLE_TRY(const auto importance, ImportanceFor(flags, own, model.path(), choices));
+  NIBBLE_TRY(TensorStore store, TensorStore::Open(own.out, StoreKey(model, own, mix, importance)));
+  if (store.found() > 0 && !flags.quiet) {
+    fmt::print(stderr, "note: {} tensors are there from a run that was stopped\n", store.found());
+  }
+  Progress progress("quantize", !flags.quiet);
+  const EncodeRunOptions options = {
+      .importance = importance ? &importance->matrix : nullptr,
+      .progress = [&](double done, std::string_view name) { progress.Update(done, name); }};
+  const Status made = EncodeTensors(model, choices, options, pool, store);
+  if (!made) return KeptFor(made.error(), store);
+  MadeTensors all = {.store = std::move(store), .importance = {}};
+  if (importance) all.importance = importance->card;
+  return all;
+}
+
 Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   const double started = MonotonicSeconds();
   NIBBLE_TRY(const std::filesystem::path in, FindModel(flags, own.in, false));
@@ -207,20 +161,22 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   NIBBLE_TRY(const ModelFile model, ModelFile::Open(in));
   NIBBLE_TRY(const FormatMix mix, ChooseMix(own));
   NIBBLE_TRY(const auto choices, Choose(model, own, mix));
+  NIBBLE_TRY(const Tokenizer tokenizer, LoadModelTokenizer(model));
+  NIBBLE_TRY(const auto text,
+             ReadQualityText(flags, own, tokenizer, model.config().context_length));
   PrintChoices(flags, choices);
 
-  auto source_hash = std::async(std::launch::async, [&] { return HashFile(in); });
-  NIBBLE_TRY(const auto importance, ImportanceFor(flags, own, in, choices));
+  auto source_hash = std::async(std::launch::async, [&] { return HashModel(model); });
   ThreadPool pool(flags.threads > 0 ? flags.threads : ReadTopology().threads);
-  std::optional<QuantizedGguf> made;
-  {
-    Progress progress("quantize", !flags.quiet);
-    const GgufOutputOptions options = {
-        .importance = importance ? &importance->matrix : nullptr,
-        .mix_name = mix.name(),
-        .progress = [&](double done, std::string_view name) { progress.Update(done, name); }};
-    NIBBLE_TRY(made, WriteQuantizedGguf(model, choices, own.out, options, pool));
-  }
+  NIBBLE_TRY(MadeTensors tensors_made, MakeTensors(flags, own, model, mix, choices, pool));
+  auto made = AssembleGguf(
+      model, choices, own.out, mix.name(),
+      [&](GgufWriter& writer) {
+        return WriteGgufTokenizer(in, tokenizer, model.config().vocabulary, kBuiltinText, own.out,
+                                  writer);
+      },
+      tensors_made.store);
+  if (!made) return KeptFor(made.error(), tensors_made.store);
   Card card;
   card.tool = std::string("nibble ") + NIBBLE_VERSION;
   card.source_name = in.filename().string();
@@ -228,24 +184,24 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   NIBBLE_TRY(card.source_sha256, source_hash.get());
   card.to = mix.name();
   card.method = own.method;
-  if (importance) card.importance = importance->card;
+  card.importance = tensors_made.importance;
   card.rules = own.rules;
   card.bytes = made->bytes();
   uint64_t weight_bytes = 0;
   for (const TensorChoice& choice : choices) {
-    weight_bytes += TraitsOf(choice.to).RowBytes(choice.source->elements());
+    weight_bytes += TraitsOf(choice.to).RowBytes(choice.view.elements());
   }
   card.bits_per_weight = 8.0 * static_cast<double>(weight_bytes) / model.config().parameters;
   NIBBLE_TRY(const Isa isa, ChooseIsa());
   card.machine = fmt::format("{}, {} threads", IsaName(isa), pool.size());
-  if (!own.no_quality) {
-    NIBBLE_TRY(card.quality, MeasureQuality(flags, own, in, made->path()));
+  if (text) {
+    NIBBLE_TRY(card.quality, MeasureQuality(flags, own, *text, in, made->path()));
   }
   const std::vector<TensorReport> tensors = made->tensors();
   NIBBLE_RETURN_IF_ERROR(made->Commit(CardJson(card)));
   const double seconds = MonotonicSeconds() - started;
   if (flags.json) {
-    PrintJsonLine(ReportJson(card, tensors, seconds));
+    PrintJsonLine(QuantizeJson(card, tensors, seconds));
   } else {
     PrintCard(card, seconds);
   }

@@ -58,14 +58,12 @@ double EncodeLoss::OutlierRatio() const {
   return squares > 0 ? double{largest} / std::sqrt(squares / static_cast<double>(weights)) : 0;
 }
 
-Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, const EncodeTarget& to,
-                                ThreadPool& pool, const AppendBytes& append,
+Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to, ThreadPool& pool,
+                                const AppendBytes& append,
                                 const std::function<void(uint64_t weights)>& progress) {
-  const FormatTraits& from_traits = TraitsOf(*tensor.format);
   const FormatTraits& to_traits = TraitsOf(to.format);
   const uint64_t rows = tensor.rows();
-  const size_t cols = tensor.cols();
-  const size_t from_bytes = from_traits.RowBytes(cols);
+  const auto cols = static_cast<size_t>(tensor.cols());
   const size_t to_bytes = to_traits.RowBytes(cols);
   const bool weighted = !to.importance.empty() && to_traits.encode_weighted != nullptr;
   NIBBLE_CHECK(to.importance.empty() || to.importance.size() == cols);
@@ -85,7 +83,7 @@ Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, const EncodeTarget& 
   for (uint64_t first = 0; first < rows; first += chunk) {
     const uint64_t count = std::min(chunk, rows - first);
     const auto encode_row = [&](size_t r, RowWork& own) {
-      from_traits.decode(tensor.bytes.data() + (first + r) * from_bytes, own.source.data(), cols);
+      tensor.ReadRow(first + r, own.source.data());
       if (FirstBad(own.source) != cols) return NoteLower(bad_row, first + r);
       std::byte* codes = encoded.data() + r * to_bytes;
       if (weighted) {
@@ -103,7 +101,7 @@ Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, const EncodeTarget& 
     });
     if (const uint64_t row = bad_row.load(); row != kNone) {
       std::vector<float> values(cols);
-      from_traits.decode(tensor.bytes.data() + row * from_bytes, values.data(), cols);
+      tensor.ReadRow(row, values.data());
       const size_t col = FirstBad(values);
       return BadInput("'{}' row {} column {}: expected a finite weight, found {}", tensor.name, row,
                       col, values[col]);

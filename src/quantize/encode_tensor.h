@@ -1,10 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "base/result.h"
-#include "container/tensor_source.h"
 #include "format/format.h"
+#include "quantize/tensor_view.h"
 
 namespace nibble {
 
@@ -35,8 +36,8 @@ struct EncodeTarget {
 // Decodes a tensor's rows, encodes them in another format and hands them on, all threads at once, a
 // few MB at a time. progress: called with the number of weights done since the last call. Errors:
 // a weight that is NaN or infinite (tensor, row and column), those of append.
-Result<EncodeLoss> EncodeTensor(const SourceTensor& tensor, const EncodeTarget& to,
-                                ThreadPool& pool, const AppendBytes& append,
+Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to, ThreadPool& pool,
+                                const AppendBytes& append,
                                 const std::function<void(uint64_t weights)>& progress);
 
 }  // namespace nibble

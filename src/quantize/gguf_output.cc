@@ -1,14 +1,20 @@
 #include "quantize/gguf_output.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "container/gguf.h"
 #include "container/gguf_writer.h"
+#include "model/config/gguf_config.h"
 #include "model/config/model_file.h"
 #include "platform/thread_pool.h"
 #include "quantize/imatrix.h"
+#include "quantize/same_config.h"
 
 namespace nibble {
 namespace {
@@ -28,7 +34,9 @@ std::optional<uint32_t> FileType(std::string_view mix) {
   return std::nullopt;
 }
 
-Status SetMetadata(const GgufFile& source, std::string_view mix, GgufWriter& writer) {
+constexpr size_t kPieceBytes = size_t{4} << 20;
+
+Status CopyMetadata(const GgufFile& source, GgufWriter& writer) {
   for (const GgufEntry& entry : source.metadata()) {
     const bool replaced = entry.key == "general.file_type" || entry.key == kCardKey ||
                           entry.key == "general.quantization_version" ||
@@ -36,158 +44,174 @@ Status SetMetadata(const GgufFile& source, std::string_view mix, GgufWriter& wri
     if (replaced) continue;
     NIBBLE_RETURN_IF_ERROR(writer.Copy(entry));
   }
+  return {};
+}
+
+// The name of a Hugging Face model: its folder's.
+std::string NameOf(const ModelFile& model) {
+  if (!model.config().name.empty()) return model.config().name;
+  std::error_code ignored;
+  const auto path = std::filesystem::absolute(model.path(), ignored).lexically_normal();
+  const auto folder = std::filesystem::is_directory(path, ignored) ? path : path.parent_path();
+  return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+}
+
+Status SetMetadata(const ModelFile& model, std::string_view mix,
+                   const std::function<Status(GgufWriter&)>& tokenizer, GgufWriter& writer) {
+  if (model.is_gguf()) {
+    NIBBLE_RETURN_IF_ERROR(CopyMetadata(*model.gguf(), writer));
+  } else {
+    WriteGgufConfig(model.config(), writer);
+    writer.SetString("general.name", NameOf(model));
+    NIBBLE_RETURN_IF_ERROR(tokenizer(writer));
+  }
   if (const auto type = FileType(mix)) writer.SetUint32("general.file_type", *type);
   writer.SetUint32("general.quantization_version", 2);
   writer.SetString(kCardKey, std::string(kCardBytes, ' '));
   return {};
 }
 
-// Takes a file's tensors and remembers what it was given, piece by piece.
-class RememberingStream {
- public:
-  explicit RememberingStream(TensorStream stream) : stream_(std::move(stream)) {}
-
-  Status Append(std::span<const std::byte> bytes) {
-    pieces_.push_back({bytes.size(), HashOf(bytes)});
-    return stream_.Append(bytes);
-  }
-  void EndTensor() { pieces_of_tensor_.push_back(std::exchange(pieces_, {})); }
-  Result<OutputFile> Complete() { return stream_.Complete(); }
-
-  // Whether bytes are those of a tensor that was written.
-  bool Equals(size_t tensor, std::span<const std::byte> bytes) const {
-    for (const Piece& piece : pieces_of_tensor_[tensor]) {
-      if (bytes.size() < piece.bytes || HashOf(bytes.first(piece.bytes)) != piece.hash) {
-        return false;
-      }
-      bytes = bytes.subspan(piece.bytes);
+// Hands the bytes of a tensor of the new file on, piece by piece.
+Status ForPieces(const TensorChoice& choice, const TensorStore& store,
+                 const std::function<Status(std::span<const std::byte>)>& take) {
+  if (choice.copied) {
+    std::span<const std::byte> bytes = choice.view.tensor->bytes;
+    while (!bytes.empty()) {
+      const auto piece = bytes.first(std::min(kPieceBytes, bytes.size()));
+      NIBBLE_RETURN_IF_ERROR(take(piece));
+      bytes = bytes.subspan(piece.size());
     }
-    return bytes.empty();
+    return {};
   }
-
- private:
-  struct Piece {
-    size_t bytes;
-    size_t hash;
-  };
-  static size_t HashOf(std::span<const std::byte> bytes) {
-    return std::hash<std::string_view>{}(
-        {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }
-
-  TensorStream stream_;
-  std::vector<Piece> pieces_;
-  std::vector<std::vector<Piece>> pieces_of_tensor_;
-};
-
-// Copies in pieces of 4 MB.
-Status CopyTensor(const SourceTensor& tensor, RememberingStream& out) {
-  constexpr size_t kPiece = size_t{4} << 20;
-  std::span<const std::byte> bytes = tensor.bytes;
-  while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(kPiece, bytes.size()));
-    NIBBLE_RETURN_IF_ERROR(out.Append(piece));
-    bytes = bytes.subspan(piece.size());
+  const TensorStore::Record& record = *store.Find(choice.name());
+  std::vector<std::byte> buffer(std::min<uint64_t>(record.bytes, kPieceBytes));
+  for (uint64_t done = 0; done < record.bytes;) {
+    const auto piece =
+        std::span(buffer).first(std::min<uint64_t>(buffer.size(), record.bytes - done));
+    NIBBLE_RETURN_IF_ERROR(store.Read(record, done, piece));
+    NIBBLE_RETURN_IF_ERROR(take(piece));
+    done += piece.size();
   }
   return {};
 }
 
 // Gives the pages of a source tensor that has been read back to the system.
-void DropPages(const ModelFile& model, const SourceTensor& tensor) {
-  const MappedFile& file = model.files()[static_cast<size_t>(tensor.file)];
-  file.Drop(static_cast<size_t>(tensor.bytes.data() - file.bytes().data()), tensor.bytes.size());
+void DropPages(const ModelFile& model, const TensorView& view) {
+  if (view.tensor == nullptr) return;
+  const MappedFile& file = model.files()[static_cast<size_t>(view.tensor->file)];
+  const std::span<const std::byte> bytes = view.tensor->bytes;
+  file.Drop(static_cast<size_t>(bytes.data() - file.bytes().data()), bytes.size());
 }
 
-// Where the card's bytes lie. Error: what is on disk is not what was written.
-Result<uint64_t> ReadBack(const OutputFile& file, const RememberingStream& written,
-                          const std::vector<TensorReport>& tensors) {
+// Compares the file with what was to be written; where the card's bytes lie.
+Result<uint64_t> ReadBack(const ModelFile& model, const std::vector<TensorChoice>& choices,
+                          const TensorStore& store, const OutputFile& file) {
   const auto damaged = [&](std::string_view what) {
     return IoError("{}: read back, {} is not what was written", file.temporary_path(), what);
   };
-  auto read = GgufFile::Open(file.temporary_path());
-  if (!read) return std::unexpected(read.error());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const SourceTensor* tensor = read->tensors().Find(tensors[i].name);
-    if (tensor == nullptr || !written.Equals(i, tensor->bytes)) return damaged(tensors[i].name);
-    read->files()[0].Drop(
-        static_cast<size_t>(tensor->bytes.data() - read->files()[0].bytes().data()),
-        tensor->bytes.size());
+  auto opened = ModelFile::Open(file.temporary_path());
+  if (!opened) return std::unexpected(opened.error());
+  const GgufFile& read = *opened->gguf();
+  for (const TensorChoice& choice : choices) {
+    const SourceTensor* tensor = read.tensors().Find(choice.name());
+    if (tensor == nullptr || tensor->format != choice.to) return damaged(choice.name());
+    std::span<const std::byte> bytes = tensor->bytes;
+    bool equal = true;
+    NIBBLE_RETURN_IF_ERROR(ForPieces(choice, store, [&](std::span<const std::byte> piece) {
+      equal = equal && bytes.size() >= piece.size() &&
+              std::memcmp(bytes.data(), piece.data(), piece.size()) == 0;
+      bytes = bytes.subspan(std::min(piece.size(), bytes.size()));
+      return Status{};
+    }));
+    if (!equal || !bytes.empty()) return damaged(choice.name());
+    const MappedFile& mapped = read.files()[0];
+    mapped.Drop(static_cast<size_t>(tensor->bytes.data() - mapped.bytes().data()),
+                tensor->bytes.size());
+    if (choice.copied) DropPages(model, choice.view);
   }
-  const GgufEntry* card = read->Find(kCardKey);
+  if (const Status same = CheckSameConfig(model.config(), opened->config()); !same) {
+    return BadInput("GGUF's metadata cannot describe this model: {}", same.error().message);
+  }
+  const GgufEntry* card = read.Find(kCardKey);
   if (card == nullptr || card->bytes.size() < kCardBytes) return damaged("the card");
   const std::byte* text = card->bytes.data() + card->bytes.size() - kCardBytes;
-  return static_cast<uint64_t>(text - read->files()[0].bytes().data());
+  return static_cast<uint64_t>(text - read.files()[0].bytes().data());
 }
 
-// Writes every tensor as chosen.
-Result<std::vector<TensorReport>> WriteTensors(const ModelFile& model,
-                                               const std::vector<TensorChoice>& choices,
-                                               const GgufOutputOptions& options, ThreadPool& pool,
-                                               RememberingStream& out) {
-  const auto total = static_cast<double>(model.source().total_bytes());
-  double done = 0;
-  std::vector<TensorReport> reports;
-  for (const TensorChoice& choice : choices) {
-    const SourceTensor& tensor = *choice.source;
-    TensorReport report = {.name = std::string(tensor.name),
-                           .from = *tensor.format,
-                           .to = choice.to,
-                           .note = choice.note,
-                           .loss = {}};
-    const auto told = [&](double bytes) {
-      if (options.progress) options.progress((done + bytes) / total, tensor.name);
-    };
-    if (choice.copied) {
-      NIBBLE_RETURN_IF_ERROR(CopyTensor(tensor, out));
-    } else {
-      uint64_t weights = 0;
-      std::vector<float> importance;
-      if (options.importance != nullptr) {
-        NIBBLE_TRY(importance, options.importance->ImportanceOf(tensor.name, tensor.cols()));
-      }
-      NIBBLE_TRY(report.loss,
-                 EncodeTensor(
-                     tensor, {.format = choice.to, .importance = importance}, pool,
-                     [&](std::span<const std::byte> bytes) { return out.Append(bytes); },
-                     [&](uint64_t more) {
-                       weights += more;
-                       told(static_cast<double>(TraitsOf(report.from).RowBytes(weights)));
-                     }));
-    }
-    out.EndTensor();
-    DropPages(model, tensor);
-    done += static_cast<double>(tensor.bytes.size());
-    told(0);
-    reports.push_back(std::move(report));
-  }
-  return reports;
+// The other way round of LossNote.
+void ReadLossNote(const std::string& text, TensorReport& report) {
+  unsigned long long weights = 0;  // NOLINT(google-runtime-int): scanf's type
+  int read = 0;
+  std::sscanf(text.c_str(), "%la %la %a %llu|%n", &report.loss.squared_error, &report.loss.squares,
+              &report.loss.largest, &weights, &read);
+  report.loss.weights = weights;
+  const std::string_view note = std::string_view(text).substr(static_cast<size_t>(read));
+  if (note.empty()) return;
+  report.note += (report.note.empty() ? "" : "; ") + std::string(note);
 }
 
 }  // namespace
 
-Result<QuantizedGguf> WriteQuantizedGguf(const ModelFile& model,
-                                         const std::vector<TensorChoice>& choices,
-                                         const std::filesystem::path& path,
-                                         const GgufOutputOptions& options, ThreadPool& pool) {
-  const GgufFile* source = model.gguf();
-  if (source == nullptr) {
-    return BadInput("{}: expected a GGUF file to make a GGUF file from", model.path().string());
-  }
-  GgufWriter writer;
-  NIBBLE_RETURN_IF_ERROR(SetMetadata(*source, options.mix_name, writer));
+std::string LossNote(const EncodeLoss& loss, std::string_view note) {
+  return fmt::format("{:a} {:a} {:a} {}|{}", loss.squared_error, loss.squares, loss.largest,
+                     loss.weights, note);
+}
+
+Status EncodeTensors(const ModelFile& model, const std::vector<TensorChoice>& choices,
+                     const EncodeRunOptions& options, ThreadPool& pool, TensorStore& store) {
+  double total = 0;
+  double done = 0;
   for (const TensorChoice& choice : choices) {
-    const SourceTensor& tensor = *choice.source;
-    if (!tensor.format) {
-      return BadInput("'{}' is {}, which cannot be copied", tensor.name, tensor.type_name);
+    const bool finished = choice.copied || store.Find(choice.name()) != nullptr;
+    if (!finished) total += static_cast<double>(choice.view.elements());
+  }
+  for (const TensorChoice& choice : choices) {
+    if (choice.copied || store.Find(choice.name()) != nullptr) continue;
+    std::vector<float> importance;
+    if (options.importance != nullptr && choice.matrix) {
+      NIBBLE_TRY(importance, options.importance->ImportanceOf(choice.name(), choice.view.cols()));
     }
-    NIBBLE_RETURN_IF_ERROR(writer.AddTensor(
-        tensor.name, choice.to, std::span(tensor.shape).first(static_cast<size_t>(tensor.rank))));
+    const FormatTraits& traits = TraitsOf(choice.to);
+    const auto rows = choice.view.rows();
+    NIBBLE_RETURN_IF_ERROR(store.Begin(choice.name(), rows * traits.RowBytes(choice.view.cols())));
+    NIBBLE_TRY(const EncodeLoss loss,
+               EncodeTensor(
+                   choice.view, {.format = choice.to, .importance = importance}, pool,
+                   [&](std::span<const std::byte> bytes) { return store.Append(bytes); },
+                   [&](uint64_t more) {
+                     done += static_cast<double>(more);
+                     if (options.progress) options.progress(done / total, choice.name());
+                   }));
+    NIBBLE_RETURN_IF_ERROR(store.End(LossNote(loss, "")));
+    DropPages(model, choice.view);
+  }
+  return {};
+}
+
+Result<QuantizedGguf> AssembleGguf(const ModelFile& model, const std::vector<TensorChoice>& choices,
+                                   const std::filesystem::path& path, std::string_view mix_name,
+                                   const std::function<Status(GgufWriter&)>& tokenizer,
+                                   const TensorStore& store) {
+  GgufWriter writer;
+  NIBBLE_RETURN_IF_ERROR(SetMetadata(model, mix_name, tokenizer, writer));
+  std::vector<TensorReport> reports;
+  for (const TensorChoice& choice : choices) {
+    NIBBLE_RETURN_IF_ERROR(writer.AddTensor(choice.name(), choice.to, choice.view.Shape()));
+    reports.push_back({.name = choice.name(),
+                       .from = choice.from,
+                       .to = choice.to,
+                       .note = choice.note,
+                       .loss = {}});
+    if (!choice.copied) ReadLossNote(store.Find(choice.name())->note, reports.back());
   }
   NIBBLE_TRY(TensorStream stream, writer.Begin(path));
-  RememberingStream out(std::move(stream));
-  NIBBLE_TRY(std::vector<TensorReport> reports, WriteTensors(model, choices, options, pool, out));
-  NIBBLE_TRY(OutputFile file, out.Complete());
-  NIBBLE_TRY(const uint64_t card_at, ReadBack(file, out, reports));
+  for (const TensorChoice& choice : choices) {
+    NIBBLE_RETURN_IF_ERROR(ForPieces(
+        choice, store, [&](std::span<const std::byte> piece) { return stream.Append(piece); }));
+    if (choice.copied) DropPages(model, choice.view);
+  }
+  NIBBLE_TRY(OutputFile file, stream.Complete());
+  NIBBLE_TRY(const uint64_t card_at, ReadBack(model, choices, store, file));
   return QuantizedGguf(std::move(file), card_at, std::move(reports));
 }
 

@@ -11,9 +11,11 @@
 #include "container/output_file.h"
 #include "quantize/encode_tensor.h"
 #include "quantize/tensor_choice.h"
+#include "quantize/tensor_store.h"
 
 namespace nibble {
 
+class GgufWriter;
 class Imatrix;
 class ModelFile;
 class ThreadPool;
@@ -49,19 +51,28 @@ class QuantizedGguf {
 inline constexpr std::string_view kCardKey = "nibble.card";
 inline constexpr size_t kCardBytes = size_t{8} << 10;
 
-struct GgufOutputOptions {
+struct EncodeRunOptions {
   const Imatrix* importance = nullptr;  // checked against the choices
-  std::string_view mix_name;            // names general.file_type
   // Called with how much is done and the tensor at hand.
   std::function<void(double fraction, std::string_view tensor)> progress = {};
 };
 
-// Writes the model with its tensors as chosen, one tensor at a time, and reads it back: what is on
-// disk must be what was written. Errors: a weight that is NaN or infinite, the file system (nothing
-// is left, an old file of that name stays).
-Result<QuantizedGguf> WriteQuantizedGguf(const ModelFile& model,
-                                         const std::vector<TensorChoice>& choices,
-                                         const std::filesystem::path& path,
-                                         const GgufOutputOptions& options, ThreadPool& pool);
+// Encodes every tensor that is neither copied nor in the store already, one at a time, into the
+// store. Errors: a weight that is NaN or infinite, the file system.
+Status EncodeTensors(const ModelFile& model, const std::vector<TensorChoice>& choices,
+                     const EncodeRunOptions& options, ThreadPool& pool, TensorStore& store);
+
+// What the store keeps beside a tensor's bytes.
+std::string LossNote(const EncodeLoss& loss, std::string_view note);
+
+// Writes the file of the tensors in the store and of those that are copied, and reads it back: what
+// is on disk must be what was written, and decode to it. mix_name: names general.file_type.
+// tokenizer: writes the tokenizer of a Hugging Face model. Errors: a model that GGUF's keys cannot
+// describe (the first difference), the file system (nothing is left, an old file of that name
+// stays).
+Result<QuantizedGguf> AssembleGguf(const ModelFile& model, const std::vector<TensorChoice>& choices,
+                                   const std::filesystem::path& path, std::string_view mix_name,
+                                   const std::function<Status(GgufWriter&)>& tokenizer,
+                                   const TensorStore& store);
 
 }  // namespace nibble

@@ -169,7 +169,8 @@ double WeightedError(const std::vector<float>& values, std::span<const float> im
   ThreadPool pool(2);
   std::vector<std::byte> codes;
   const auto loss = EncodeTensor(
-      tensor, {.format = Format::kQ4K, .importance = used}, pool,
+      TensorView{.name = "w", .tensor = &tensor}, {.format = Format::kQ4K, .importance = used},
+      pool,
       [&](std::span<const std::byte> bytes) {
         codes.insert(codes.end(), bytes.begin(), bytes.end());
         return Status();

@@ -45,7 +45,7 @@ Places PlacesOf(const ModelFile& file) {
     if (!matrix) return;
     place.role = role;
     place.layer = layer;
-    place.cols = static_cast<int>(matrix.tensor->cols());
+    place.cols = matrix.cols;
     places[matrix.tensor] = place;
   };
   put(tensors.embedding, tensors.output.weight ? TensorRole::kEmbedding : TensorRole::kOutput, 0);
@@ -71,28 +71,42 @@ Result<std::optional<Format>> RuleFor(const std::vector<TypeRule>& rules, std::s
 }
 
 // A matrix's choice: the rule's format or the mix's, and what is said about it.
-Result<TensorChoice> Choose(const SourceTensor& tensor, const TensorPlace& place,
-                            std::optional<Format> ruled, const ChoiceOptions& options) {
-  TensorChoice choice = {.source = &tensor, .to = options.mix.For(place)};
-  const FormatTraits& from = TraitsOf(*tensor.format);
+Result<TensorChoice> Choose(TensorView view, const TensorPlace& place, std::optional<Format> ruled,
+                            const ChoiceOptions& options) {
+  const Format stored = *view.tensor->format;
+  TensorChoice choice = {
+      .view = std::move(view), .from = stored, .to = options.mix.For(place), .matrix = true};
+  const FormatTraits& from = TraitsOf(stored);
   if (ruled) {
     const FormatTraits& to = TraitsOf(*ruled);
     if (place.cols % to.block_elements != 0) {
       return BadInput("--tensor-type: '{}' has {} columns, which {} (blocks of {}) does not divide",
-                      tensor.name, place.cols, to.name, to.block_elements);
+                      choice.name(), place.cols, to.name, to.block_elements);
     }
     choice.to = *ruled;
     choice.note = "--tensor-type";
   } else if (const Format wanted = options.mix.Wanted(place); wanted != choice.to) {
     choice.note = fmt::format("{} does not divide {} columns", TraitsOf(wanted).name, place.cols);
   }
-  choice.copied = choice.to == *tensor.format;
-  if (!choice.copied && from.BitsPerWeight() < 8 && !options.requantize) {
+  choice.copied = choice.to == stored && choice.view.AsStored();
+  if (choice.to != stored && from.BitsPerWeight() < 8 && !options.requantize) {
     return BadInput(
         "'{}' is {} ({:.4g} bits a weight): quantising it again loses more than it says; start "
         "from a float or 8-bit file, or say --requantize",
-        tensor.name, from.name, from.BitsPerWeight());
+        choice.name(), from.name, from.BitsPerWeight());
   }
+  return choice;
+}
+
+// A tensor that is no matrix of the model.
+TensorChoice Keep(TensorView view, bool gguf) {
+  TensorChoice choice = {.view = std::move(view)};
+  if (choice.view.tensor == nullptr) return choice;
+  choice.from = *choice.view.tensor->format;
+  const bool vector = choice.view.tensor->rank < 2;
+  const bool known = TraitsOf(choice.from).gguf_type.has_value();
+  choice.to = gguf || (!vector && known) ? choice.from : Format::kF32;
+  choice.copied = choice.to == choice.from && choice.view.AsStored();
   return choice;
 }
 
@@ -128,17 +142,17 @@ Result<bool> TypeRule::Matches(std::string_view name) const {
 Result<std::vector<TensorChoice>> ChooseFormats(const ModelFile& file,
                                                 const ChoiceOptions& options) {
   const Places places = PlacesOf(file);
+  NIBBLE_TRY(std::vector<TensorView> views, GgufTensors(file));
   std::vector<bool> used(options.rules.size());
   std::vector<TensorChoice> choices;
-  for (const SourceTensor& tensor : file.source().tensors()) {
-    const auto place = places.find(&tensor);
+  for (TensorView& view : views) {
+    const auto place = places.find(view.tensor);
     if (place == places.end()) {
-      choices.push_back(
-          {.source = &tensor, .to = tensor.format.value_or(Format::kF32), .copied = true});
+      choices.push_back(Keep(std::move(view), file.is_gguf()));
       continue;
     }
-    NIBBLE_TRY(const auto ruled, RuleFor(options.rules, tensor.name, used));
-    NIBBLE_TRY(TensorChoice choice, Choose(tensor, place->second, ruled, options));
+    NIBBLE_TRY(const auto ruled, RuleFor(options.rules, view.name, used));
+    NIBBLE_TRY(TensorChoice choice, Choose(std::move(view), place->second, ruled, options));
     choices.push_back(std::move(choice));
   }
   for (size_t i = 0; i < used.size(); ++i) {
@@ -156,10 +170,9 @@ Result<std::vector<std::string>> CheckImportance(const Imatrix& imatrix,
   bool any = false;
   for (const TensorChoice& choice : choices) {
     if (choice.copied || TraitsOf(choice.to).encode_weighted == nullptr) continue;
-    const SourceTensor& tensor = *choice.source;
-    NIBBLE_TRY(const auto importance, imatrix.ImportanceOf(tensor.name, tensor.cols()));
+    NIBBLE_TRY(const auto importance, imatrix.ImportanceOf(choice.name(), choice.view.cols()));
     any = any || !importance.empty();
-    if (importance.empty()) unknown.emplace_back(tensor.name);
+    if (importance.empty()) unknown.push_back(choice.name());
   }
   if (!any && !unknown.empty()) {
     return BadInput("importance matrix: of another model: nothing about '{}', but about '{}'",

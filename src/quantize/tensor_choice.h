@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "container/tensor_source.h"
 #include "format/format.h"
 #include "model/config/format_mix.h"
+#include "quantize/tensor_view.h"
 #include "tokenizer/regex.h"
 
 namespace nibble {
@@ -41,17 +41,22 @@ struct ChoiceOptions {
   bool requantize = false;           // sources below 8 bits a weight too
 };
 
-// What becomes of one stored tensor.
+// What becomes of one tensor of the file to be written.
 struct TensorChoice {
-  const SourceTensor* source = nullptr;
+  TensorView view;
+  Format from = Format::kF32;
   Format to = Format::kF32;
-  bool copied = false;    // byte for byte: no matrix of the model, or it has the format already
+  bool matrix = false;    // one that the model multiplies by, or an embedding
+  bool copied = false;    // byte for byte
   std::string note = {};  // why it is not what the mix wanted
+
+  const std::string& name() const { return view.name; }
 };
 
-// In the order of the file. Matrices that a model multiplies by, and embeddings, get the mix's
-// format; norms, biases, learned positions and what belongs to no layer stay as they are. Errors: a
-// source of less than 8 bits without `requantize` (named), a rule that no tensor matches.
+// In the order of GgufTensors. Matrices that a model multiplies by, and embeddings, get the mix's
+// format; learned positions and what belongs to no layer stay as they are, and so do norms and
+// biases of GGUF files, which are f32 where the source is a Hugging Face model. Errors: a source of
+// less than 8 bits without `requantize` (named), a rule that no tensor matches.
 Result<std::vector<TensorChoice>> ChooseFormats(const ModelFile& file,
                                                 const ChoiceOptions& options);
 

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import struct
+import subprocess
 import tempfile
 import unittest
 
-from support import CliTest, nibble, shared
+from support import BINARY, SOURCE, CliTest, nibble, read_npy, shared
 
 STORIES = "models/stories260K/tinyllamas-stories-260k-f32.gguf"
 
@@ -73,6 +75,8 @@ class Quantize(CliTest):
         self.assert_refused(nibble("quantize", stories, stories, "--to", "q8_0"), "source itself")
         self.assert_refused(nibble("quantize", stories, self.folder / "out.bin", "--to", "q8_0"),
                             ".gguf")
+        self.assert_refused(nibble("quantize", shared("models/hf-320/qwen2"), self.out, "--to",
+                                   "q8_0"), "no tokenizer", "--no-quality")
         for rule, word in (("x", "REGEX=TYPE"), ("x=q9", "q9"), ("(=q8_0", "("),
                            ("nothing=q8_0", "matches no matrix"),
                            ("attn_q=q4_k", "64 columns")):
@@ -174,6 +178,78 @@ class Quantize(CliTest):
     def test_divergence_of_other_vocabularies_is_refused(self):
         self.assert_refused(nibble("eval", "shakespeare", "--base", shared(STORIES), "--text",
                                    self.text, "-c", "64", "--quiet"), "vocabulary")
+
+
+class FromFolder(CliTest):
+    """A Hugging Face folder becomes a GGUF file of the same function."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.out = self.folder / "out.gguf"
+
+    def logits(self, model, ids):
+        file = self.folder / "logits.npy"
+        done = nibble("eval", model, "--ids-file", ids, "--logits", file, "--act", "f32", "--kv",
+                      "f32", "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return read_npy(file)
+
+    def test_logits_are_the_folder_s(self):
+        for name in ("llama_rope_llama3", "qwen3", "gemma3", "phi3", "gpt2", "smollm3"):
+            with self.subTest(name):
+                source = shared(f"models/hf-320/{name}")
+                ids = self.folder / "ids.json"
+                golden = json.loads((source / "golden.json").read_text())["ids"]
+                ids.write_text(json.dumps(golden[:40]))
+                done = nibble("quantize", source, self.out, "--to", "f32", "--no-quality",
+                              "--force")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                shape, expected = self.logits(source, ids)
+                found_shape, found = self.logits(self.out, ids)
+                self.assertEqual(found_shape, shape)
+                worst = max(abs(a - b) for x, y in zip(expected, found) for a, b in zip(x, y))
+                # Q and K of llama and smollm3 change places, and with them the order of sums.
+                self.assertLess(worst, 1e-4 if name in ("llama_rope_llama3", "smollm3") else 1e-30)
+
+    def test_the_demonstration_model_with_its_tokenizer(self):
+        text = self.folder / "text.txt"
+        text.write_text("To be, or not to be: that is the question.\n" * 80)
+        found = self.run_json("quantize", SOURCE / "models" / "shakespeare", self.out, "--to",
+                              "q8_0", "--text", text, "--chunks", "4")
+        self.assertGreater(found["kld"], 0)
+        self.assertLess(found["kld"], 0.01)
+        answers = {self.run_json("run", model, "-p", "ROMEO:", "-n", "8", "--temp", "0", "--act",
+                                 "f32")["text"]
+                   for model in (SOURCE / "models" / "shakespeare", self.out)}
+        self.assertEqual(len(answers), 1, answers)
+
+
+class Interrupted(CliTest):
+    def test_a_killed_run_is_taken_up(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        out = pathlib.Path(folder.name) / "out.gguf"
+        arguments = ["quantize", SOURCE / "models" / "shakespeare", out, "--to", "q5_1",
+                     "--no-quality", "--quiet"]
+        done = nibble(*arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        expected = out.read_bytes()
+        self.assertEqual(os.listdir(folder.name), ["out.gguf"])
+        # What a run leaves that was killed while it wrote: some whole tensors and part of one.
+        kept = pathlib.Path(folder.name) / "out.gguf.nibble-part"
+        out.unlink()
+        limited = subprocess.run(["sh", "-c", "ulimit -f 400; exec \"$@\"", "sh", BINARY,
+                                  *map(str, arguments)], capture_output=True, text=True)
+        self.assertNotEqual(limited.returncode, 0)
+        self.assertTrue(kept.exists(), limited.stderr)
+        self.assertFalse(out.exists())
+        again = nibble(*arguments[:-1])
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertRegex(again.stderr, r"[1-9][0-9]* tensors are there from a run")
+        self.assertEqual(out.read_bytes(), expected)
+        self.assertEqual(os.listdir(folder.name), ["out.gguf"])
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ class GgufWriter;
 // parameters are still to be found from the tensors.
 Result<ModelConfig> ReadGgufConfig(const GgufFile& file, const Architecture& architecture);
 
-// The keys that ReadGgufConfig reads a config back from, without general.name. The divisors of
-// llama3 and longrope scaling are tensors, which the caller adds.
+// The keys that ReadGgufConfig reads a config back from, without general.name; a config that they
+// cannot describe comes back as another. The divisors of llama3 and longrope scaling are tensors,
+// which the caller adds.
 void WriteGgufConfig(const ModelConfig& config, GgufWriter& writer);
 
 }  // namespace nibble
