@@ -12,9 +12,7 @@
 #include "kernels/hadamard.h"
 #include "kernels/matmul.h"
 #include "model/config/model_file.h"
-#include "model/rope_frequencies.h"
-#include "model/weights.h"
-#include "model/workspace.h"
+#include "model/packed_decoder.h"
 #include "platform/cpu.h"
 #include "platform/thread_pool.h"
 
@@ -33,86 +31,7 @@ Gate KernelGate(GateKind kind) {
   return Gate::kSilu;
 }
 
-// Where a layer's keys and values lie in the groups of this step.
-struct LayerPlace {
-  int group = -1;
-  int slot = 0;
-  bool rotate = false;  // queries and keys are turned
-};
-
-class PackedDecoder final : public Decoder {
- public:
-  PackedDecoder(const ModelConfig& config, const LoadOptions& options, const KernelTable& kernels,
-                ThreadPool& pool)
-      : config_(config), options_(options), kernels_(kernels), pool_(pool) {}
-
-  Status Load(const ModelFile& file, OutputChoice output, const WorkspaceShape& shape,
-              const MemoryPlan& plan);
-
-  const ModelConfig& config() const override { return config_; }
-  const MemoryPlan& plan() const override { return plan_; }
-  int max_rows() const override { return options_.max_rows; }
-  int max_context() const override { return options_.max_context; }
-  size_t WeightBytesPerStep() const override { return weights_.bytes_per_step; }
-  void SetTap(LinearTap* tap) override { tap_ = tap; }
-  void Forward(const RaggedBatch& batch, std::span<const KvGroup> groups,
-               LogitsSink& sink) override;
-
- private:
-  using View = MatrixView<float>;
-
-  void Begin(const RaggedBatch& batch, std::span<const KvGroup> groups);
-  void FillRopes();
-  void Embed(std::span<const TokenId> tokens);
-  void RunLayer(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch);
-  // Drops all other rows of queries and hidden states, if each sequence keeps consecutive ones.
-  void KeepRows(std::span<const int> rows);
-  void RunQkv(int layer);
-  void PlaceHeads(int layer);  // norms and rotations of queries and keys
-  void RunAttention(int layer);
-  void RunFfn(int layer);
-  void Head(std::span<const int> rows, LogitsSink& sink);
-
-  void PlaceSequences(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch);
-  void NormRow(const PackedNorm& norm, const float* x, int n, float* y) const;
-  // Row r of the residual stream, complete: what AddToHidden left behind is added first.
-  float* HiddenRow(int row) const;
-  void Prepare(int layer, std::string_view name, MatrixView<const float> x,
-               std::span<const MatmulTask> tasks, FunctionRef<void(int row)> make_row = {});
-  // hidden += linear(x). Where the model has a norm between, the sum is left to the next use of a
-  // row (HiddenRow), which reads it anyway.
-  void AddToHidden(int layer, std::string_view name, const PackedLinear& linear,
-                   const PackedNorm& norm, MatrixView<const float> x,
-                   FunctionRef<void(int row)> make_row = {});
-
-  View Rows(float* data, int cols) const { return DenseView(data, rows_, cols); }
-  View Hidden() const { return Rows(workspace_.hidden, config_.width); }
-  View Normed() const { return Rows(workspace_.normed, config_.width); }
-  View Query() const { return Rows(workspace_.query, config_.heads * config_.head_dim); }
-  View Key() const { return Rows(workspace_.key, config_.kv_heads * config_.head_dim); }
-  View Value() const { return Rows(workspace_.value, config_.kv_heads * config_.head_dim); }
-  View Context() const { return Rows(workspace_.context, config_.heads * config_.head_dim); }
-
-  ModelConfig config_;
-  LoadOptions options_;
-  const KernelTable& kernels_;
-  ThreadPool& pool_;
-  MemoryPlan plan_;
-  AlignedBuffer arena_;
-  ModelWeights weights_;
-  Workspace workspace_;
-  WorkspaceShape shape_;
-  std::vector<RopeFrequencies> ropes_;
-  LinearTap* tap_ = nullptr;
-
-  // Of the step that runs.
-  int rows_ = 0;
-  std::vector<Position> positions_;  // [rows]
-  std::vector<LayerPlace> places_;   // [layers]
-  std::vector<AttentionSequence> sequences_;
-  bool kept_rows_ = false;                    // only the rows with logits are left
-  const PackedNorm* pending_norm_ = nullptr;  // of Normed, which is not yet in the residual stream
-};
+}  // namespace
 
 Status PackedDecoder::Load(const ModelFile& file, OutputChoice output, const WorkspaceShape& shape,
                            const MemoryPlan& plan) {
@@ -305,16 +224,19 @@ void PackedDecoder::PlaceHeads(int layer) {
   });
 }
 
-void PackedDecoder::RunAttention(int layer) {
-  const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
+void PackedDecoder::Attend(int layer) {
   AttentionShape shape = MakeAttentionShape(config_, layer);
   shape.act = options_.attention_act.value_or(options_.act);
   Attention(kernels_, pool_, shape, {.sequences = sequences_, .q = Query(), .out = Context()},
             workspace_.attention);
+}
+
+void PackedDecoder::RunOutput(int layer) {
+  const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
   AddToHidden(layer, "output", weights[Linear::kOutput], weights[Norm::kPostAttention], Context());
 }
 
-void PackedDecoder::RunFfn(int layer) {
+void PackedDecoder::RunGateUp(int layer) {
   const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
   const PackedLinear& gate = weights[Linear::kGate];
   const PackedLinear& up = weights[Linear::kUp];
@@ -330,11 +252,21 @@ void PackedDecoder::RunFfn(int layer) {
   });
   pending_norm_ = nullptr;
   Matmul(kernels_, pool_, options_.act, workspace_.activations, used);
-  const Gate kind = KernelGate(config_.gate);
-  AddToHidden(layer, "down", weights[Linear::kDown], weights[Norm::kPostFfn], inner, [&](int row) {
-    ApplyGate(kernels_, kind, inner.row(row), gated ? second.row(row) : nullptr, inner.cols,
-              inner.row(row));
-  });
+}
+
+void PackedDecoder::RunDown(int layer) {
+  const PackedLayer& weights = weights_.layers[static_cast<size_t>(layer)];
+  const View inner = Rows(workspace_.gate, config_.ffn_width);
+  AddToHidden(layer, "down", weights[Linear::kDown], weights[Norm::kPostFfn], inner,
+              [&](int row) { GateRow(row); });
+}
+
+void PackedDecoder::GateRow(int row) const {
+  const View inner = Rows(workspace_.gate, config_.ffn_width);
+  const bool gated = config_.ffn == FfnKind::kGated;
+  const View second = gated ? Rows(workspace_.up, config_.ffn_width) : View{};
+  ApplyGate(kernels_, KernelGate(config_.gate), inner.row(row), gated ? second.row(row) : nullptr,
+            inner.cols, inner.row(row));
 }
 
 void PackedDecoder::KeepRows(std::span<const int> rows) {
@@ -378,8 +310,10 @@ void PackedDecoder::RunLayer(int layer, std::span<const KvGroup> groups, const R
     if (tap_ == nullptr && batch.logit_rows.empty()) return;
     if (tap_ == nullptr) KeepRows(batch.logit_rows);
   }
-  RunAttention(layer);
-  RunFfn(layer);
+  Attend(layer);
+  RunOutput(layer);
+  RunGateUp(layer);
+  RunDown(layer);
 }
 
 void PackedDecoder::Head(std::span<const int> rows, LogitsSink& sink) {
@@ -414,6 +348,8 @@ void PackedDecoder::Forward(const RaggedBatch& batch, std::span<const KvGroup> g
   }
   Head(batch.logit_rows, sink);
 }
+
+namespace {
 
 // The options with the model's context filled in.
 Result<LoadOptions> CheckOptions(const LoadOptions& options, const ModelConfig& config) {

@@ -37,11 +37,11 @@ class Packer {
       : file_(file), config_(file.config()), output_(output), arena_(arena), pool_(&pool) {}
 
   Status Pack(ModelWeights& weights);
+  Result<PackedMatrix> Matrix(const MatrixRef& ref);
   size_t used() const { return used_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  Result<PackedMatrix> Matrix(const MatrixRef& ref);
   Result<PackedMatrix> Transposed(const MatrixRef& ref, std::span<std::byte> dst);
   const float* Vector(const VectorRef& ref, float add);
   PackedNorm PackNorm(const NormRef& ref);
@@ -173,6 +173,25 @@ Result<ModelWeights> PackWeights(const ModelFile& file, OutputChoice output,
   NIBBLE_RETURN_IF_ERROR(packer.Pack(weights));
   NIBBLE_CHECK(packer.used() == arena.size());
   return weights;
+}
+
+Result<PackedMatrix> PackOne(const ModelFile& file, const MatrixRef& ref, AlignedBuffer& storage,
+                             ThreadPool& pool) {
+  Packer measure(file, OutputChoice::kStored);
+  NIBBLE_RETURN_IF_ERROR(measure.Matrix(ref));
+  NIBBLE_TRY(storage, AlignedBuffer::Allocate(measure.used()));
+  Packer packer(file, OutputChoice::kStored, storage.as<std::byte>().first(measure.used()), pool);
+  return packer.Matrix(ref);
+}
+
+std::vector<float> ReadVector(const VectorRef& ref, float add) {
+  if (!ref) return {};
+  std::vector<float> values(static_cast<size_t>(ref.size));
+  const FormatTraits& traits = TraitsOf(*ref.tensor->format);
+  traits.decode(ref.tensor->bytes.data() + traits.RowBytes(static_cast<size_t>(ref.first)),
+                values.data(), values.size());
+  for (float& value : values) value += add;
+  return values;
 }
 
 }  // namespace nibble

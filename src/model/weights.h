@@ -10,6 +10,7 @@
 #include "kernels/matmul.h"
 #include "model/config/architecture.h"
 #include "model/config/model_file.h"
+#include "platform/memory.h"
 
 namespace nibble {
 
@@ -58,5 +59,11 @@ WeightSizes MeasureWeights(const ModelFile& file, OutputChoice output = OutputCh
 // parallel, and gives the file's pages back behind itself.
 Result<ModelWeights> PackWeights(const ModelFile& file, OutputChoice output,
                                  std::span<std::byte> arena, ThreadPool& pool);
+
+// One matrix of a file in kernel order. storage: what holds it.
+Result<PackedMatrix> PackOne(const ModelFile& file, const MatrixRef& ref, AlignedBuffer& storage,
+                             ThreadPool& pool);
+// The values of a stored vector, each plus `add`; empty where there is none.
+std::vector<float> ReadVector(const VectorRef& ref, float add = 0);
 
 }  // namespace nibble
