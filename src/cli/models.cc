@@ -7,6 +7,7 @@
 #include "cli/generate.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
+#include "cli/session.h"
 #include "fetch/store.h"
 #include "platform/cpu.h"
 
@@ -58,6 +59,7 @@ Status RunPull(const GlobalFlags& flags, PullFlags own) {
     progress.Update(fraction, FormatBytes(static_cast<double>(done)) + of);
     return !InterruptGuard::Take();
   };
+  own.options.make_float_copy = FloatCopyMaker(flags, [] { return !InterruptGuard::Take(); });
   NIBBLE_TRY(const PullResult result, Pull(own.name, own.options));
   if (flags.json) {
     PrintJsonLine(Json{{"path", result.path.string()},

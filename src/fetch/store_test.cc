@@ -492,6 +492,26 @@ TEST_F(PipTest, PullsIntoARelativeFolder) {
   fs::current_path(before);
 }
 
+// A float copy is asked of its maker, once the model it is of is there.
+TEST_F(PipTest, FloatCopiesNeedTheirModelAndAMaker) {
+  const auto refused = Pull("smollm2-135m-f16", {});
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(Has(refused.error().message, "a copy that `nibble pull smollm2-135m-f16` makes"));
+  FakePython("exit 1\n");
+  PullOptions options;
+  options.to = home_.path();
+  bool asked = false;
+  options.make_float_copy = [&](const fs::path&, const fs::path&) {
+    asked = true;
+    return Status();
+  };
+  const auto pulled = Pull("smollm2-135m-f16", options);
+  ASSERT_FALSE(pulled);
+  EXPECT_TRUE(Has(pulled.error().message, "smollm2-135m: python3 -m pip failed"))
+      << pulled.error().message;
+  EXPECT_FALSE(asked);
+}
+
 TEST_F(PipTest, TheFolderOfWheelsVanishes) {
   FakePython("for last; do dest=$previous; previous=$last; done; rm -r $dest\nexit 0\n");
   EXPECT_TRUE(Has(Failure(), "holds no file"));
