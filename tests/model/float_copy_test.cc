@@ -155,8 +155,9 @@ double LossIn(const ModelFile& file, Format format) {
   double least = 1;
   for (const std::string_view name : {"blk.0.attn_q.weight", "blk.1.attn_v.weight",
                                       "blk.1.ffn_up.weight", "blk.0.ffn_down.weight"}) {
+    const SourceTensor* tensor = file.source().Find(name);
     const auto loss = EncodeTensor(
-        *file.source().Find(name), {.format = format}, pool,
+        {.name = std::string(name), .tensor = tensor}, {.format = format}, pool,
         [](std::span<const std::byte>) { return Status(); }, [](uint64_t) {});
     least = std::min(least, loss.value().RelativeError());
   }
