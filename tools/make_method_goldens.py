@@ -212,10 +212,41 @@ def gptq_golden() -> None:
     save("gptq", out)
 
 
+def gptq_q8_0(w, x, damping=0.01):
+    """The same loop where the grid is Q8_0: a block's scale from its columns as they are compensated
+    when it begins, stored as f16; codes -127 … 127 for the stored scale."""
+    cols = w.shape[1]
+    xd, w = x.astype(np.float64), w.astype(np.float64)
+    h = 2 / len(x) * xd.T @ xd
+    h[np.arange(cols), np.arange(cols)] += damping * np.diag(h).mean()
+    u = np.linalg.cholesky(np.linalg.inv(h)).T
+    codes = np.zeros(w.shape)
+    scales = np.zeros((len(w), cols // 32))
+    for i in range(cols):
+        if i % 32 == 0:
+            largest = np.abs(w[:, i : i + 32].astype(F)).max(1)
+            scales[:, i // 32] = stored((largest / F(127)).astype(F), "f16")
+        scale = scales[:, i // 32]
+        codes[:, i] = np.clip(np.round((w[:, i].astype(F) / scale.astype(F))), -127, 127)
+        error = (w[:, i] - scale * codes[:, i]) / u[i, i]
+        w[:, i:] -= np.outer(error, u[i, i:])
+    return codes, scales
+
+
+def gptq_blocks_golden() -> None:
+    rng = np.random.default_rng(3)
+    w = rng.normal(0, 0.05, (20, 256)).astype(F)
+    x = calibration(rng, 600, 256)
+    codes, scales = gptq_q8_0(w, x)
+    xd = x.astype(np.float64)
+    save("gptq_blocks", {"w": w, "hessian": 2 / len(x) * xd.T @ xd, "q8_0.codes": codes, "q8_0.scales": scales})
+
+
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     rtn_golden()
     gptq_golden()
+    gptq_blocks_golden()
 
 
 if __name__ == "__main__":

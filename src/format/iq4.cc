@@ -104,15 +104,19 @@ BlockIq4Xs EncodeXsBlock(const float* x, const float* importance) {
   for (int g = 0; g < kGroups; ++g) {
     const int scale = std::clamp(NearestInt(inverse * scales[g]), -32, 31);
     EncodeGroup(x + kGroup * g, d * static_cast<float>(scale), block.qs + 16 * g);
-    const auto stored = static_cast<unsigned>(scale + 32);
-    block.scales_l[g / 2] =
-        static_cast<uint8_t>(block.scales_l[g / 2] | ((stored & 15u) << (4 * (g % 2))));
-    block.scales_h = static_cast<uint16_t>(block.scales_h | ((stored >> 4) << (2 * g)));
+    PutIq4XsScale(g, scale, block);
   }
   return block;
 }
 
 }  // namespace
+
+void PutIq4XsScale(int g, int scale, BlockIq4Xs& block) {
+  const auto stored = static_cast<unsigned>(scale + 32);
+  block.scales_l[g / 2] =
+      static_cast<uint8_t>(block.scales_l[g / 2] | ((stored & 15u) << (4 * (g % 2))));
+  block.scales_h = static_cast<uint16_t>(block.scales_h | ((stored >> 4) << (2 * g)));
+}
 
 void DecodeIq4Nl(const std::byte* src, float* dst, size_t count) {
   DecodeBlocks<BlockIq4Nl, kGroup>(src, dst, count, [](const BlockIq4Nl& block, float* y) {

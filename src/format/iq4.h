@@ -35,6 +35,9 @@ constexpr int Iq4XsScale(const BlockIq4Xs& block, int g) {
   return (low | (high << 4)) - 32;
 }
 
+// Adds group g's scale, −32 … 31, to a block whose scales were zeros.
+void PutIq4XsScale(int g, int scale, BlockIq4Xs& block);
+
 void DecodeIq4Nl(const std::byte* src, float* dst, size_t count);
 void EncodeIq4Nl(const float* src, std::byte* dst, size_t count);
 void EncodeWeightedIq4Nl(const float* src, const float* importance, std::byte* dst, size_t count);

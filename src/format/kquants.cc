@@ -38,6 +38,33 @@ void CodesOfNibblePairs(const uint8_t qs[128], uint8_t codes[kSuperBlock]) {
   }
 }
 
+void PackPairs(const uint8_t codes[kSuperBlock], uint8_t qs[64]) {
+  for (int half = 0; half < 2; ++half) {
+    for (int l = 0; l < 32; ++l) {
+      const uint8_t* c = codes + 128 * half + l;
+      qs[32 * half + l] = static_cast<uint8_t>((c[0] & 3) | ((c[32] & 3) << 2) |
+                                               ((c[64] & 3) << 4) | ((c[96] & 3) << 6));
+    }
+  }
+}
+
+// Bit `bit` of every code, element e in bit e / 32 of byte e % 32.
+void PackBitPlane(const uint8_t codes[kSuperBlock], int bit, uint8_t plane[32]) {
+  std::fill_n(plane, 32, uint8_t{0});
+  for (int e = 0; e < kSuperBlock; ++e) {
+    plane[e % 32] = static_cast<uint8_t>(plane[e % 32] | (((codes[e] >> bit) & 1) << (e / 32)));
+  }
+}
+
+void PackNibblePairs(const uint8_t codes[kSuperBlock], uint8_t qs[128]) {
+  for (int pair = 0; pair < 4; ++pair) {
+    for (int l = 0; l < 32; ++l) {
+      const uint8_t* c = codes + 64 * pair + l;
+      qs[32 * pair + l] = static_cast<uint8_t>((c[0] & 15) | ((c[32] & 15) << 4));
+    }
+  }
+}
+
 template <class Block>
 void DecodeScaleMinBlock(const Block& block, float* y) {
   uint8_t codes[kSuperBlock];
@@ -82,6 +109,54 @@ void CodesOf(const BlockQ6K& block, uint8_t codes[kSuperBlock]) {
       }
     }
   }
+}
+
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ2K& block) { PackPairs(codes, block.qs); }
+
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ3K& block) {
+  PackPairs(codes, block.qs);
+  PackBitPlane(codes, 2, block.hmask);
+}
+
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ4K& block) {
+  PackNibblePairs(codes, block.qs);
+}
+
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ5K& block) {
+  PackNibblePairs(codes, block.qs);
+  PackBitPlane(codes, 4, block.qh);
+}
+
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ6K& block) {
+  for (int half = 0; half < 2; ++half) {
+    for (int l = 0; l < 32; ++l) {
+      const uint8_t* c = codes + 128 * half + l;
+      block.ql[64 * half + l] = static_cast<uint8_t>((c[0] & 15) | ((c[64] & 15) << 4));
+      block.ql[64 * half + 32 + l] = static_cast<uint8_t>((c[32] & 15) | ((c[96] & 15) << 4));
+      block.qh[32 * half + l] = static_cast<uint8_t>((c[0] >> 4) | ((c[32] >> 4) << 2) |
+                                                     ((c[64] >> 4) << 4) | ((c[96] >> 4) << 6));
+    }
+  }
+}
+
+void PutScaleMin(int g, ScaleMin group, uint8_t scales[12]) {
+  const auto [scale, min] = group;
+  if (g < 4) {
+    scales[g] = static_cast<uint8_t>(scales[g] | scale);
+    scales[g + 4] = static_cast<uint8_t>(scales[g + 4] | min);
+    return;
+  }
+  scales[g + 4] = static_cast<uint8_t>((scale & 15) | ((min & 15) << 4));
+  scales[g - 4] = static_cast<uint8_t>(scales[g - 4] | ((scale >> 4) << 6));
+  scales[g] = static_cast<uint8_t>(scales[g] | ((min >> 4) << 6));
+}
+
+void PutQ3KScale(int g, int scale, uint8_t scales[12]) {
+  const auto stored = static_cast<unsigned>(scale + 32);
+  uint8_t& low = scales[g % 8];
+  low = static_cast<uint8_t>(low | ((stored & 15u) << (g < 8 ? 0 : 4)));
+  uint8_t& high = scales[8 + g % 4];
+  high = static_cast<uint8_t>(high | ((stored >> 4) << (2 * (g / 4))));
 }
 
 void DecodeQ2K(const std::byte* src, float* dst, size_t count) {

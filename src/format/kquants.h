@@ -83,6 +83,18 @@ void CodesOf(const BlockQ4K& block, uint8_t codes[kSuperBlock]);
 void CodesOf(const BlockQ5K& block, uint8_t codes[kSuperBlock]);
 void CodesOf(const BlockQ6K& block, uint8_t codes[kSuperBlock]);
 
+// The other way: sets a block's codes.
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ2K& block);
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ3K& block);
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ4K& block);
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ5K& block);
+void PutCodes(const uint8_t codes[kSuperBlock], BlockQ6K& block);
+
+// Adds group g's scale and min to the 12 bytes of Q4_K and Q5_K, which were zeros.
+void PutScaleMin(int g, ScaleMin group, uint8_t scales[12]);
+// Adds group g's scale, −32 … 31, to those of Q3_K, which were zeros.
+void PutQ3KScale(int g, int scale, uint8_t scales[12]);
+
 void DecodeQ2K(const std::byte* src, float* dst, size_t count);
 void EncodeQ2K(const float* src, std::byte* dst, size_t count);
 void EncodeWeightedQ2K(const float* src, const float* importance, std::byte* dst, size_t count);

@@ -87,45 +87,6 @@ Levels<kCount> LevelsOf(const std::array<float, kCount>& values, int levels,
   return result;
 }
 
-void PackPairs(const Codes& codes, uint8_t qs[64]) {
-  for (int half = 0; half < 2; ++half) {
-    for (int l = 0; l < 32; ++l) {
-      const uint8_t* c = codes.data() + 128 * half + l;
-      qs[32 * half + l] = static_cast<uint8_t>((c[0] & 3) | ((c[32] & 3) << 2) |
-                                               ((c[64] & 3) << 4) | ((c[96] & 3) << 6));
-    }
-  }
-}
-
-// Bit `bit` of every code, element e in bit e / 32 of byte e % 32.
-void PackBitPlane(const Codes& codes, int bit, uint8_t plane[32]) {
-  std::fill_n(plane, 32, uint8_t{0});
-  for (int e = 0; e < kSuperBlock; ++e) {
-    plane[e % 32] = static_cast<uint8_t>(
-        plane[e % 32] | (((codes[static_cast<size_t>(e)] >> bit) & 1) << (e / 32)));
-  }
-}
-
-void PackNibblePairs(const Codes& codes, uint8_t qs[128]) {
-  for (int pair = 0; pair < 4; ++pair) {
-    for (int l = 0; l < 32; ++l) {
-      const uint8_t* c = codes.data() + 64 * pair + l;
-      qs[32 * pair + l] = static_cast<uint8_t>((c[0] & 15) | ((c[32] & 15) << 4));
-    }
-  }
-}
-
-void PackScaleMin(int g, uint8_t scale, uint8_t min, uint8_t scales[12]) {
-  if (g < 4) {
-    scales[g] = scale;
-    scales[g + 4] = min;
-    return;
-  }
-  scales[g + 4] = static_cast<uint8_t>((scale & 15) | ((min & 15) << 4));
-  scales[g - 4] = static_cast<uint8_t>(scales[g - 4] | ((scale >> 4) << 6));
-  scales[g] = static_cast<uint8_t>(scales[g] | ((min >> 4) << 6));
-}
-
 // What Q4_K and Q5_K share: fills d, dmin and scales, returns the codes. Without an importance an
 // element's weight is its magnitude plus the root mean square of its group.
 template <class Block>
@@ -156,7 +117,7 @@ Codes EncodeScaleMinBlock(const float* x, const float* importance, const AffineS
   block.d = F32ToF16(scale_levels.d);
   block.dmin = F32ToF16(min_levels.d);
   for (size_t g = 0; g < 8; ++g) {
-    PackScaleMin(static_cast<int>(g), scale_levels.level[g], min_levels.level[g], block.scales);
+    PutScaleMin(static_cast<int>(g), {scale_levels.level[g], min_levels.level[g]}, block.scales);
     const float scale = F16ToF32(block.d) * static_cast<float>(scale_levels.level[g]);
     const float min = F16ToF32(block.dmin) * static_cast<float>(min_levels.level[g]);
     RoundCodes({x + 32 * g, 32}, scale, min, search.largest_code, codes.data() + 32 * g);
@@ -202,7 +163,7 @@ BlockQ2K EncodeQ2KBlock(const float* x, const float* importance) {
     const float min = F16ToF32(block.dmin) * static_cast<float>(min_levels.level[g]);
     RoundCodes({x + 16 * g, 16}, scale, min, 3, codes.data() + 16 * g);
   }
-  PackPairs(codes, block.qs);
+  PutCodes(codes.data(), block);
   return block;
 }
 
@@ -245,16 +206,12 @@ BlockQ3K EncodeQ3KBlock(const float* x, const float* importance) {
   BlockQ3K block = {};
   block.d = F32ToF16(levels.d);
   for (size_t g = 0; g < 16; ++g) {
-    const unsigned stored = levels.level[g];
-    uint8_t& low = block.scales[g % 8];
-    low = static_cast<uint8_t>(low | ((stored & 15u) << (g < 8 ? 0 : 4)));
-    uint8_t& high = block.scales[8 + g % 4];
-    high = static_cast<uint8_t>(high | ((stored >> 4) << (2 * (g / 4))));
-    const float scale = F16ToF32(block.d) * static_cast<float>(static_cast<int>(stored) - 32);
+    const int stored = levels.level[g] - 32;
+    PutQ3KScale(static_cast<int>(g), stored, block.scales);
+    const float scale = F16ToF32(block.d) * static_cast<float>(stored);
     RoundSignedCodes({x + 16 * g, 16}, scale, 4, codes.data() + 16 * g);
   }
-  PackPairs(codes, block.qs);
-  PackBitPlane(codes, 2, block.hmask);
+  PutCodes(codes.data(), block);
   return block;
 }
 
@@ -279,15 +236,7 @@ BlockQ6K EncodeQ6KBlock(const float* x, const float* importance) {
     const float scale = F16ToF32(block.d) * static_cast<float>(block.scales[g]);
     RoundSignedCodes({x + 16 * g, 16}, scale, 32, codes.data() + 16 * g);
   }
-  for (int half = 0; half < 2; ++half) {
-    for (int l = 0; l < 32; ++l) {
-      const uint8_t* c = codes.data() + 128 * half + l;
-      block.ql[64 * half + l] = static_cast<uint8_t>((c[0] & 15) | ((c[64] & 15) << 4));
-      block.ql[64 * half + 32 + l] = static_cast<uint8_t>((c[32] & 15) | ((c[96] & 15) << 4));
-      block.qh[32 * half + l] = static_cast<uint8_t>((c[0] >> 4) | ((c[32] >> 4) << 2) |
-                                                     ((c[64] >> 4) << 4) | ((c[96] >> 4) << 6));
-    }
-  }
+  PutCodes(codes.data(), block);
   return block;
 }
 
@@ -296,7 +245,7 @@ BlockQ4K EncodeQ4KBlock(const float* x, const float* importance) {
       .largest_code = 15, .first = -1.0f, .step = 0.1f, .steps = 20, .absolute_error = false};
   BlockQ4K block = {};
   const Codes codes = EncodeScaleMinBlock(x, importance, kSearch, block);
-  PackNibblePairs(codes, block.qs);
+  PutCodes(codes.data(), block);
   return block;
 }
 
@@ -305,8 +254,7 @@ BlockQ5K EncodeQ5KBlock(const float* x, const float* importance) {
       .largest_code = 31, .first = -0.5f, .step = 0.1f, .steps = 15, .absolute_error = false};
   BlockQ5K block = {};
   const Codes codes = EncodeScaleMinBlock(x, importance, kSearch, block);
-  PackNibblePairs(codes, block.qs);
-  PackBitPlane(codes, 4, block.qh);
+  PutCodes(codes.data(), block);
   return block;
 }
 
