@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""The tables of docs/quality.md: quantises a model by every recipe and prints what each costs.
+
+  tools/quality_table.py methods --text wiki.test.raw
+  tools/quality_table.py importance --text wiki.test.raw --chunks 16
+
+Runs `nibble quantize MODEL OUT ... --text TEXT --json` once per recipe and keeps each answer in
+--work, so that a run that was stopped goes on where it was. Standard library only.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+MODELS = ("smollm2-135m-f16", "gemma3-270m-f16")
+
+# Name of a row, and what quantize is given. "calib" is appended where a recipe looks at text.
+IMPORTANCE = [(f"{mix}{label}", ["--to", mix] + more)
+              for mix in ("q4_k_m", "q3_k_m", "q2_k", "iq4_xs")
+              for label, more in (("", []), (" + importance", ["calib"]))]
+METHODS = [
+    ("f16", ["--to", "f16"]),
+    ("q8_0", ["--to", "q8_0"]),
+    ("q6_k", ["--to", "q6_k"]),
+    ("q5_k_m", ["--to", "q5_k_m"]),
+    ("q4_k_m", ["--to", "q4_k_m"]),
+    ("q4_k_m + importance", ["--to", "q4_k_m", "calib"]),
+    ("iq4_xs + importance", ["--to", "iq4_xs", "calib"]),
+    ("q4_0", ["--to", "q4_0"]),
+    ("q4_0 + importance", ["--to", "q4_0", "calib"]),
+    ("q3_k_m + importance", ["--to", "q3_k_m", "calib"]),
+    ("mxfp4", ["--to", "mxfp4"]),
+]
+SETS = {"importance": IMPORTANCE, "methods": METHODS}
+
+
+def quantize(args, model, name, recipe):
+    """The JSON of one run, from --work where it is there."""
+    slug = f"{model}-{name}".replace(" ", "").replace("/", "-")
+    kept = args.work / f"{slug}.json"
+    if kept.exists():
+        return json.loads(kept.read_text())
+    out = args.work / f"{slug}.gguf"
+    flags = [flag for flag in recipe if flag != "calib"]
+    importance = args.work / f"{model}.imatrix.gguf".replace("/", "-")
+    if "calib" in recipe and "--method" not in recipe and importance.exists():
+        flags += ["--imatrix", str(importance)]  # what the first such recipe collected
+    elif "calib" in recipe:
+        flags += ["--calib", args.calib]
+        flags += [] if "--method" in recipe else ["--save-imatrix", str(importance)]
+    command = [args.nibble, "quantize", model, str(out), *flags, "--text", args.text,
+               "--chunks", str(args.chunks), "--act", args.act, "--force", "--json", "--quiet"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8")
+    if done.returncode != 0:
+        print(f"{name}: {done.stderr.strip()}", file=sys.stderr)
+        return None
+    found = json.loads(done.stdout)
+    found["command"] = " ".join(command[1:])
+    if args.speed:
+        found["tokens_per_second"] = speed(args, out)
+    kept.write_text(json.dumps(found))
+    if not args.keep:
+        out.unlink()
+    return found
+
+
+def speed(args, model):
+    """Tokens a second of one answer: median of the rounds of `nibble bench`."""
+    done = subprocess.run([args.nibble, "bench", str(model), "-p", "0", "-n", "64", "-r", "3",
+                           "--act", args.act, "-o", "json", "--quiet"], capture_output=True,
+                          encoding="utf-8", check=True)
+    rows = json.loads(done.stdout)
+    rows = rows["tests"] if isinstance(rows, dict) else rows
+    return next(row["median"] if "median" in row else row["avg_ts"] for row in rows)
+
+
+def row(name, found):
+    quality = found["card"]["quality"]
+    cells = [name, f"{found['bits_per_weight']:.2f}",
+             f"{quality['ppl']:.3f} ± {quality['ppl_se']:.3f}",
+             f"{quality['kld']:.5f} ± {quality['kld_se']:.5f}",
+             f"{100 * quality['top1']:.1f}% ± {100 * quality['top1_se']:.1f}%"]
+    if "tokens_per_second" in found:
+        cells.append(f"{found['tokens_per_second']:.0f}")
+    cells += [f"{found['peak_resident_bytes'] / 1e6:.0f} MB", f"{found['seconds']:.0f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", choices=SETS)
+    parser.add_argument("--text", required=True, help="measured on; not the calibration's")
+    parser.add_argument("--calib", default="built-in")
+    parser.add_argument("--model", action="append", help=f"default: {', '.join(MODELS)}")
+    parser.add_argument("--chunks", default=16, type=int, help="windows of 512 tokens; 0: all")
+    parser.add_argument("--act", default="f32", help="f32: the weights' error alone")
+    parser.add_argument("--only", default="", help="recipes whose name contains this")
+    parser.add_argument("--speed", action="store_true", help="also run `nibble bench`")
+    parser.add_argument("--keep", action="store_true", help="keep the files that were made")
+    parser.add_argument("--nibble", default="build/release/bin/nibble")
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("build/quality"))
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    for model in args.model or MODELS:
+        head = ["recipe", "bits", "perplexity", "divergence", "same top"]
+        head += (["tokens/s"] if args.speed else []) + ["peak memory", "seconds"]
+        print(f"\n{model}\n\n| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)
+        for name, recipe in SETS[args.set]:
+            if args.only in name:
+                found = quantize(args, model, name, recipe)
+                if found:
+                    print(row(name, found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
