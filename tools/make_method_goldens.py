@@ -242,11 +242,162 @@ def gptq_blocks_golden() -> None:
     save("gptq_blocks", {"w": w, "hessian": 2 / len(x) * xd.T @ xd, "q8_0.codes": codes, "q8_0.scales": scales})
 
 
+# ---- AWQ -----------------------------------------------------------------------------------------
+
+
+def grouped(x: np.ndarray, group: int) -> np.ndarray:
+    return x.reshape(-1, group)
+
+
+def awq_round(w, group: int, bits: int = 4) -> np.ndarray:
+    rows = grouped(w, group)
+    scale, zero = fit(rows, "awq", bits, False, "f32")
+    return ((codes_of(rows, scale, zero, "awq", bits) - zero[:, None]) * scale[:, None]).reshape(w.shape)
+
+
+def awq_search(weights, x, group: int, duo: bool):
+    """Lin et al. 2024 with AutoAWQ's search: 20 ratios, the loss at the linears' own output."""
+    joined = np.concatenate(weights)
+    largest = np.abs(grouped(joined, group)).max(1, keepdims=True) + F(1e-6)
+    w_mean = (np.abs(grouped(joined, group)) / largest).reshape(joined.shape).mean(0, dtype=np.float64)
+    x_mean = np.abs(x).mean(0, dtype=np.float64).astype(F)
+    losses, scales = [], []
+    for k in range(20):
+        r = k / 20
+        s = (x_mean.astype(np.float64) ** r).astype(F)
+        if duo:
+            s = s / ((w_mean.astype(F).astype(np.float64) ** (1 - r)).astype(F) + F(1e-4))
+        s = np.maximum(s, F(1e-4))
+        s = s / np.sqrt(s.max() * s.min())
+        error = [(awq_round(w * s, group) / s - w) @ x.T.astype(np.float64) for w in weights]
+        losses.append((np.concatenate(error) ** 2).mean())
+        scales.append(s)
+    best = int(np.argmin(losses))
+    return x_mean, losses, best, scales[best]
+
+
+def awq_clip(w, x, group: int):
+    """llm-awq's auto_clip: max · (1 − k/20), k < 10, at most 512 inputs."""
+    x = x[:: max(1, len(x) // 512)].astype(np.float64)
+    out = np.zeros((len(w), w.shape[1] // group))
+    for g in range(out.shape[1]):
+        part, own = w[:, g * group : (g + 1) * group], x[:, g * group : (g + 1) * group]
+        largest, least = np.abs(part).max(1), np.full(len(w), np.inf)
+        for k in range(10):
+            bound = (largest * (F(1) - F(k) / F(20))).astype(F)
+            clipped = np.clip(part, -bound[:, None], bound[:, None])
+            error = (((awq_round(clipped, group) - part) @ own.T) ** 2).mean(1)
+            out[:, g] = np.where(error < least, bound, out[:, g])
+            least = np.minimum(error, least)
+    return out
+
+
+def awq_golden() -> None:
+    rng = np.random.default_rng(4)
+    weights = [rng.normal(0, 0.05, (rows, 128)).astype(F) for rows in (24, 13)]
+    x = calibration(rng, 1100, 128)
+    x[:, 17] *= 30
+    out = {"w0": weights[0], "w1": weights[1], "x": x, "clip": awq_clip(weights[0], x, 32)}
+    for name, duo in (("duo", True), ("plain", False)):
+        x_mean, losses, best, s = awq_search(weights, x, 32, duo)
+        out |= {"x_mean": x_mean, f"{name}.losses": losses, f"{name}.best": best, f"{name}.scales": s}
+    save("awq", out)
+
+
+# ---- SmoothQuant, LLM.int8(), HQQ ----------------------------------------------------------------
+
+
+def smoothquant_golden() -> None:
+    rng = np.random.default_rng(5)
+    w = [rng.normal(0, 0.05, (rows, 40)).astype(F) for rows in (16, 8)]
+    for one in w:
+        one[:, 3] = 0
+    x = calibration(rng, 50, 40, dead=(9,))
+    x[:, 2] = np.abs(x[:, 2])
+    w_max = np.abs(np.concatenate(w)).max(0)
+    out = {"w0": w[0], "w1": w[1], "x": x}
+    for alpha in (0.5, 0.85):
+        a = np.maximum(np.abs(x).max(0), 1e-5).astype(np.float64)
+        b = np.maximum(w_max, 1e-5).astype(np.float64)
+        out[f"paper.{alpha}"] = np.maximum(a**alpha / b ** (1 - alpha), 1e-5)
+        a = (x.max(0) - x.min(0)).astype(np.float64)
+        b = 2 * w_max.astype(np.float64)
+        s = np.maximum(a, 1e-5) ** alpha / np.maximum(b, 1e-5) ** (1 - alpha)
+        out[f"llm-compressor.{alpha}"] = np.maximum(np.where(b > 0, s, a), 1e-5)
+    save("smoothquant", out)
+
+
+def llm_int8_golden() -> None:
+    """Dettmers et al. 2022: each token's outliers in floats, the rest in integers."""
+    rng = np.random.default_rng(6)
+    w = rng.normal(0, 0.05, (24, 96)).astype(F)
+    w[5] = 0
+    x = rng.normal(0, 1, (7, 96)).astype(F)
+    x[:4, [10, 50]] *= 20
+    x[6] = 0
+    bias = rng.normal(0, 1, 24).astype(F)
+    absmax = np.abs(w).max(1)
+    codes = np.round(w / np.where(absmax > 0, absmax, 1)[:, None] * F(127))
+    decoded = codes * absmax[:, None].astype(np.float64) / 127
+    out = {"w": w, "x": x, "bias": bias, "codes": codes, "absmax": absmax, "fixed": [10, 33]}
+    for name in ("token", "fixed", "none"):
+        y = []
+        for row in x:
+            outlier = np.abs(row) >= 6 if name == "token" else np.isin(np.arange(96), [10, 33])
+            outlier = outlier & (name != "none")
+            rest = np.where(outlier, 0, row).astype(F)
+            scale = np.abs(rest).max()
+            q = np.round(rest / (scale if scale > 0 else 1) * F(127))
+            y.append((codes @ q) * scale * absmax / 127**2 + decoded @ np.where(outlier, row, 0) + bias)
+        out[f"y.{name}"] = np.array(y)
+    save("llm_int8", out)
+
+
+def hqq(w, bits: int, group: int, p=0.7, beta=10.0, kappa=1.01, iterations=20):
+    x = grouped(w, group)
+    top = F(2**bits - 1)
+    span = x.max(1) - x.min(1)
+    s = np.where(span <= 1e-4, 1, np.minimum(top / np.where(span > 0, span, 1), 2e4)).astype(F)[:, None]
+    z = (-x.min(1)[:, None] * s).astype(F)
+    best = 1e4
+    for rounds in range(1, iterations + 1):
+        q = np.clip(np.round(x * s + z), 0, top)
+        r = (q - z) / s
+        d = (x - r).astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            e = np.sign(d) * np.nan_to_num(np.maximum(np.abs(d) - np.abs(d) ** (p - 1) / beta, 0))
+        z = (q - (x - e.astype(F)) * s).mean(1, keepdims=True, dtype=np.float64).astype(F)
+        beta *= kappa
+        error = np.abs(d).mean()
+        if not error < best:
+            break
+        best = error
+    q = np.clip(np.round(x * s + z), 0, top)
+    return q.reshape(w.shape), 1 / s, z, rounds
+
+
+def hqq_golden() -> None:
+    rng = np.random.default_rng(7)
+    w = (rng.standard_t(3, (20, 128)) * 0.05).astype(F)  # heavy tails
+    w[3, :64] = 0.25  # no range
+    w[7, 5] = 2.5  # an error that the solver shrinks
+    out = {"w": w}
+    for bits, group in ((4, 64), (2, 32), (5, 32)):
+        codes, scales, zeros, rounds = hqq(w, bits, group)
+        out |= {f"{bits}.{group}.codes": codes, f"{bits}.{group}.scales": scales,
+                f"{bits}.{group}.zeros": zeros, f"{bits}.{group}.rounds": rounds}  # fmt: skip
+    save("hqq", out)
+
+
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     rtn_golden()
     gptq_golden()
     gptq_blocks_golden()
+    awq_golden()
+    smoothquant_golden()
+    llm_int8_golden()
+    hqq_golden()
 
 
 if __name__ == "__main__":
