@@ -43,37 +43,15 @@ Result<int> ComputeWindows(const GlobalFlags& flags, const ImportanceFlags& own,
 
 Result<Importance> Collect(const GlobalFlags& flags, const ImportanceFlags& own,
                            const std::filesystem::path& model) {
-  std::string text(kBuiltinText);
-  Importance result;
-  result.card = {.kind = "text", .name = "built-in", .sha256 = {}};
-  if (own.calib != "built-in") {
-    NIBBLE_TRY(text, ReadTextFile(own.calib));
-    NIBBLE_RETURN_IF_ERROR(CheckUtf8(own.calib, text));
-    result.card.name = std::filesystem::path(own.calib).filename().string();
-  }
-  result.card.sha256 = Sha256Hex(text);
-
-  NIBBLE_TRY(const ModelFile file, ModelFile::Open(model));
-  const int length = std::min(own.length, file.config().context_length);
   ImatrixCollector collector;
-  SessionOptions options;
-  options.max_context = length;
-  options.tap = &collector;
-  GlobalFlags exact = InFloats(flags);
-  exact.quiet = true;
-  exact.verbose = false;
-  exact.context = 0;
-  int count = 0;
-  {
-    NIBBLE_TRY(const Session session, OpenSession(exact, model.string(), options));
-    NIBBLE_TRY(const std::vector<TokenId> ids, session.engine->tokenizer().Encode(text));
-    NIBBLE_TRY(count, ComputeWindows(flags, own, *session.engine, ids, length));
-  }
+  NIBBLE_TRY(CalibrationRun run, RunCalibration(flags, own, model, collector));
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(model));
+  Importance result;
   NIBBLE_TRY(result.matrix, collector.Finish(file.tensors()));
-  result.matrix.SetOrigin({.texts = {result.card.name},
-                           .chunks = static_cast<uint32_t>(count),
-                           .chunk_tokens = static_cast<uint32_t>(length)});
-  result.card.tokens = int64_t{count} * length;
+  result.matrix.SetOrigin({.texts = {run.card.name},
+                           .chunks = static_cast<uint32_t>(run.sequences),
+                           .chunk_tokens = static_cast<uint32_t>(run.length)});
+  result.card = std::move(run.card);
   return result;
 }
 
@@ -90,6 +68,34 @@ Result<Importance> Read(const std::string& path) {
 }
 
 }  // namespace
+
+Result<CalibrationRun> RunCalibration(const GlobalFlags& flags, const ImportanceFlags& own,
+                                      const std::filesystem::path& model, LinearTap& tap) {
+  std::string text(kBuiltinText);
+  CalibrationRun run;
+  run.card = {.kind = "text", .name = "built-in", .sha256 = {}};
+  if (own.calib != "built-in") {
+    NIBBLE_TRY(text, ReadTextFile(own.calib));
+    NIBBLE_RETURN_IF_ERROR(CheckUtf8(own.calib, text));
+    run.card.name = std::filesystem::path(own.calib).filename().string();
+  }
+  run.card.sha256 = Sha256Hex(text);
+
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(model));
+  run.length = std::min(own.length, file.config().context_length);
+  SessionOptions options;
+  options.max_context = run.length;
+  options.tap = &tap;
+  GlobalFlags exact = InFloats(flags);
+  exact.quiet = true;
+  exact.verbose = false;
+  exact.context = 0;
+  NIBBLE_TRY(const Session session, OpenSession(exact, model.string(), options));
+  NIBBLE_TRY(const std::vector<TokenId> ids, session.engine->tokenizer().Encode(text));
+  NIBBLE_TRY(run.sequences, ComputeWindows(flags, own, *session.engine, ids, run.length));
+  run.card.tokens = int64_t{run.sequences} * run.length;
+  return run;
+}
 
 Result<std::optional<Importance>> FindImportance(const GlobalFlags& flags,
                                                  const ImportanceFlags& own,

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "cli/globals.h"
+#include "model/decoder.h"
 #include "quantize/card.h"
 #include "quantize/imatrix.h"
 
@@ -24,6 +25,18 @@ struct Importance {
   Imatrix matrix;
   CardImportance card;
 };
+
+// A text that went through a model.
+struct CalibrationRun {
+  CardImportance card;
+  int sequences = 0;
+  int length = 0;  // tokens of each
+};
+
+// Computes own.calib ("built-in" or a file) with the model under --act f32 --kv f32; tap sees it.
+// Errors: those of the file and the model, a text that is too short (both numbers).
+Result<CalibrationRun> RunCalibration(const GlobalFlags& flags, const ImportanceFlags& own,
+                                      const std::filesystem::path& model, LinearTap& tap);
 
 // Reads the file, or computes the text with the model under --act f32 and collects it; nothing when
 // neither is given. Errors: flags that do not go together, those of the file, a text that is too

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_output.h"
+#include "cli/outliers.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "container/gguf.h"
@@ -22,6 +23,8 @@ struct InspectFlags {
   bool tensors = false;
   bool check = false;
   bool card = false;
+  bool outliers = false;
+  ImportanceFlags calibration;
 };
 
 struct Inspection {
@@ -178,7 +181,12 @@ Status RunInspect(const GlobalFlags& flags, const InspectFlags& own) {
                       tensors[i].name);
     }
   }
-  const Json json = ToJson(inspection, own, groups);
+  Json json = ToJson(inspection, own, groups);
+  if (own.outliers) {
+    NIBBLE_TRY(const Outliers found, MeasureOutliers(flags, inspection.file, own.calibration));
+    json["outliers"] = OutliersJson(found);
+    if (!flags.json) return PrintOutliers(found), Status();
+  }
   if (own.card && json["card"].is_null()) {
     return BadInput("{}: has no card (only files that nibble quantised carry one)", path.string());
   }
@@ -203,16 +211,33 @@ void AddInspectCommand(const CommandContext& context) {
   CLI::App* command =
       context.app.add_subcommand("inspect", "What a model file holds; validates it");
   auto own = std::make_shared<InspectFlags>();
+  own->calibration.sequences = 8;
   command->add_option("MODEL", own->model, "Model file, folder or name")->required();
   command->add_flag("--tensors", own->tensors, "Every tensor with type, shape and bytes");
   command->add_flag("--card", own->card,
                     "The card of a quantised file: recipe, source, measured quality");
+  CLI::Option* outliers =
+      command->add_flag("--outliers", own->outliers,
+                        "Largest over mean magnitude of every matrix and its channels, and what "
+                        "scales per tensor, channel and group would lose");
+  command
+      ->add_option("--calib", own->calibration.calib,
+                   "With --outliers: the same of the inputs of every layer on this text, or "
+                   "\"built-in\"")
+      ->needs(outliers);
+  command
+      ->add_option("--calib-sequences", own->calibration.sequences,
+                   "Sequences of 512 tokens from the start of that text; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(outliers)
+      ->capture_default_str();
   command->add_flag("--check", own->check,
                     "Read every value; NaN and infinity are problems (exit code 1)");
   command->footer(
       "Examples:\n"
       "  nibble inspect smollm2-135m\n"
-      "  nibble inspect model.gguf --tensors --check --json\n");
+      "  nibble inspect model.gguf --tensors --check --json\n"
+      "  nibble inspect smollm2-135m-f16 --outliers --calib built-in\n");
   const GlobalFlags& flags = context.flags;
   std::function<Status()>& action = context.action;
   command->callback(
