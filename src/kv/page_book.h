@@ -135,6 +135,13 @@ struct PrefixHit {
   UnitId unit = kNoUnit;  // the last of them
 };
 
+// The last look-up's hit, which the next one has, too, if its tokens end at the same unit: waiting
+// prompts often begin alike. Good until a page changes hands.
+struct PrefixMemo {
+  UnitId unit = kNoUnit;
+  PrefixHit hit;
+};
+
 // The pools of all KV groups of a model. Must outlive sequences and reservations.
 class PageBook {
  public:
@@ -171,7 +178,8 @@ class PageBook {
   // before the unit of the last token, and so that everything a query at its end sees is there:
   // every page before it in global groups, the window's pages in others. Costs what has changed
   // since the cursor's last use, and the window.
-  PrefixHit FindPrefix(PrefixCursor& cursor, const TokenList& tokens, int most) const;
+  PrefixHit FindPrefix(PrefixCursor& cursor, const TokenList& tokens, int most,
+                       PrefixMemo* memo = nullptr) const;
   // Visible pages of a hit that nobody holds now: taking the hit makes them unavailable.
   int Revived(const PrefixHit& hit, int group) const;
   // Takes a hit over into an empty sequence. Nothing may have been reserved since it was found.
@@ -197,6 +205,7 @@ class PageBook {
   template <class Sequence>
   auto& Partial(Sequence& sequence, int group) const;
   bool NeedsCopy(const SequencePages& sequence, int group) const;
+  PrefixHit VisibleHit(UnitId end, int units) const;
   bool HasPages(UnitId unit, int number, int positions, bool global) const;
   void Shrink(SequencePages& sequence, int positions);  // drops pages behind the first `positions`
   void CloseUnits(SequencePages& sequence);             // releases open pages of full units

@@ -78,11 +78,18 @@ bool PageBook::HasPages(UnitId unit, int number, int positions, bool global) con
   return true;
 }
 
-PrefixHit PageBook::FindPrefix(PrefixCursor& cursor, const TokenList& tokens, int most) const {
+PrefixHit PageBook::FindPrefix(PrefixCursor& cursor, const TokenList& tokens, int most,
+                               PrefixMemo* memo) const {
   if (!index_ || tokens.size() == 0) return {};
   index_->Advance(cursor, tokens, std::min(most, tokens.size() - 1) / unit_tokens());
-  UnitId end = cursor.unit;
-  int units = cursor.units;
+  if (cursor.unit == kNoUnit) return {};
+  if (memo == nullptr) return VisibleHit(cursor.unit, cursor.units);
+  if (memo->unit != cursor.unit) *memo = {cursor.unit, VisibleHit(cursor.unit, cursor.units)};
+  return memo->hit;
+}
+
+// The longest hit that ends at `end`, which is unit number `units` - 1, or before it.
+PrefixHit PageBook::VisibleHit(UnitId end, int units) const {
   // In global groups a unit that has its pages follows one that has them: a tail is evicted first.
   while (units > 0 && !HasPages(end, units - 1, units * unit_tokens(), true)) {
     end = index_->parent(end);

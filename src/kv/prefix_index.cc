@@ -51,6 +51,7 @@ UnitId PrefixIndex::Add(UnitId parent, const TokenList& tokens, int first) {
   At(unit).hash = hash;
   At(unit).parent = parent;
   if (parent != kNoUnit) ++At(parent).children;
+  ++BirthsOf(parent);
   TokenId* out = &tokens_[static_cast<size_t>(unit.value()) * static_cast<size_t>(unit_tokens_)];
   for (int i = 0; i < unit_tokens_; ++i) out[i] = tokens[first + i];
   return unit;
@@ -59,8 +60,13 @@ UnitId PrefixIndex::Add(UnitId parent, const TokenList& tokens, int first) {
 void PrefixIndex::Advance(PrefixCursor& cursor, const TokenList& tokens, int most) const {
   if (cursor.unit != kNoUnit && At(cursor.unit).generation != cursor.generation) cursor = {};
   while (cursor.units < most) {
+    const uint32_t births = cursor.unit == kNoUnit ? births_ : At(cursor.unit).births;
+    if (cursor.births == births) return;
     const UnitId next = Find(cursor.unit, tokens, cursor.units * unit_tokens_);
-    if (next == kNoUnit) return;
+    if (next == kNoUnit) {
+      cursor.births = births;
+      return;
+    }
     cursor = {.unit = next, .generation = At(next).generation, .units = cursor.units + 1};
   }
 }

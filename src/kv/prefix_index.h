@@ -17,6 +17,8 @@ struct PrefixCursor {
   UnitId unit = kNoUnit;  // the last of them
   uint32_t generation = 0;
   int units = 0;
+  // Unit::births when the next unit was not there: it need not be looked for until they differ.
+  uint32_t births = 0;
 };
 
 // Sealed units by the tokens that lead to them: a tree whose nodes are units of `unit_tokens`
@@ -66,6 +68,7 @@ class PrefixIndex {
     uint64_t hash = 0;
     UnitId parent = kNoUnit;
     uint32_t generation = 0;  // counts the units that had this place
+    uint32_t births = 1;      // counts the children that were ever added
     int children = 0;
     int pages = 0;
     int holders = 0;
@@ -77,6 +80,7 @@ class PrefixIndex {
            static_cast<size_t>(slot);
   }
   uint64_t Hash(UnitId parent, const TokenList& tokens, int first) const;
+  uint32_t& BirthsOf(UnitId parent) { return parent == kNoUnit ? births_ : At(parent).births; }
   bool IsChild(UnitId unit, UnitId parent, const TokenList& tokens, int first) const;
   void RemoveIfUnused(UnitId unit);
 
@@ -88,6 +92,7 @@ class PrefixIndex {
   std::vector<TokenId> tokens_;  // [units_][unit_tokens]
   std::vector<PageId> pages_;    // [units_][slots]
   std::vector<UnitId> free_;     // places in units_
+  uint32_t births_ = 1;          // of the root
 };
 
 }  // namespace nibble

@@ -345,6 +345,21 @@ class Memory {
   std::vector<std::vector<TokenId>> open_;
 };
 
+// A prompt that waits, as the longest-prefix policy looks at it again and again.
+struct Waiting {
+  Tokens tokens;
+  PrefixCursor cursor;
+};
+// What a cursor and the memo remember makes look-ups cheaper, never different.
+void CheckKeptCursors(Fixture& fixture, std::vector<Waiting>& waiting) {
+  PrefixMemo memo;
+  for (Waiting& one : waiting) {
+    const TokenList tokens = List(one.tokens);
+    const int hit = fixture.book().FindPrefix(one.cursor, tokens, 1 << 30, &memo).positions;
+    ASSERT_EQ(hit, fixture.Hit(one.tokens));
+  }
+}
+
 // Arrivals, ends, forks, partly accepted and dropped reservations, over prompts that share
 // prefixes.
 TEST(PrefixCache, RandomUseKeepsTheInvariantsAndTheContents) {
@@ -362,6 +377,11 @@ TEST(PrefixCache, RandomUseKeepsTheInvariantsAndTheContents) {
     const uint64_t mask = seed % 4 == 3 ? 15 : ~uint64_t{0};
     Fixture fixture(specs, {.prefix_cache = seed % 5 != 4, .hash_mask = mask});
     Memory memory(specs);
+    std::vector<Waiting> waiting(6);
+    for (int i = 0; i < 6; ++i) {
+      waiting[static_cast<size_t>(i)].tokens =
+          Count(64 * i, 1000 * (i % 3)) + Count(60, pick(0, 600));
+    }
     for (int step = 0; step < 600; ++step) {
       auto& all = fixture.all();
       if (all.size() < 5 && pick(0, 2) == 0) {
@@ -399,6 +419,7 @@ TEST(PrefixCache, RandomUseKeepsTheInvariantsAndTheContents) {
         }
       }
       fixture.Check();
+      CheckKeptCursors(fixture, waiting);
       if (::testing::Test::HasFatalFailure()) return;
       for (const auto& one : all) ASSERT_TRUE(memory.Right(fixture.book(), *one)) << seed;
     }

@@ -147,17 +147,18 @@ int Scheduler::RoomForFirst(Sequence& sequence, Step& step) {
 std::map<ServiceOrder, Sequence*>::iterator Scheduler::ChooseWaiting() {
   if (limits_.policy != Policy::kLongestPrefix) return waiting_.begin();
   candidates_.clear();
+  PrefixMemo memo;
   for (auto at = waiting_.begin(); at != waiting_.end() && candidates_.size() < kLookAhead; ++at) {
-    const Start start = StartOf(*at->second);
+    const Start start = StartOf(*at->second, &memo);
     candidates_.push_back({start.ready ? start.positions : -1, at->second->passes});
   }
   return std::next(waiting_.begin(),
                    static_cast<ptrdiff_t>(ChooseNext(limits_.policy, candidates_)));
 }
 
-Scheduler::Start Scheduler::StartOf(Sequence& sequence) const {
+Scheduler::Start Scheduler::StartOf(Sequence& sequence, PrefixMemo* memo) const {
   Start start;
-  start.hit = book_.FindPrefix(sequence.cursor, sequence.list(), sequence.most_taken);
+  start.hit = book_.FindPrefix(sequence.cursor, sequence.list(), sequence.most_taken, memo);
   start.positions = start.hit.positions;
   if (!sequence.leader || !sequence.answer.empty()) return start;
   const Sequence* leader = Find(*sequence.leader);

@@ -131,7 +131,7 @@ class Scheduler {
   void ComputeOutstanding();
   void AddOutstanding(const Sequence& sequence);
   bool CanAdmit(const Sequence& sequence, const Start& start) const;
-  Start StartOf(Sequence& sequence) const;
+  Start StartOf(Sequence& sequence, PrefixMemo* memo = nullptr) const;
   std::map<ServiceOrder, Sequence*>::iterator ChooseWaiting();
   bool PreemptAfter(const Sequence& sequence, Step& step);
   int PromptRows(int first, int wanted, const Budget& budget, const Step& step);
