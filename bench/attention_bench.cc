@@ -216,6 +216,29 @@ void Run(benchmark::State& state, Isa isa, const Setup& setup, int threads) {
   }
 }
 
+// Sealing one page of one head, both sides, from the first cache.
+void RunSeal(benchmark::State& state, Isa isa, KvFormat format, int head_dim) {
+  const AttentionKernels& kernels = *AttentionKernelsFor(isa);
+  const auto n = static_cast<size_t>(kPageTokens * head_dim);
+  std::vector<uint16_t> open(n);
+  for (size_t i = 0; i < n; ++i) open[i] = static_cast<uint16_t>(0x3000 + i * 2654435761U % 4096);
+  std::vector<float> scratch(n);
+  std::vector<std::byte> sealed(2 * n);
+  float page_float = 0;
+  for (auto _ : state) {
+    for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
+      kernels.seal({.format = format,
+                    .side = side,
+                    .head_dim = head_dim,
+                    .from = reinterpret_cast<const std::byte*>(open.data()),
+                    .scratch = scratch.data(),
+                    .to = sealed.data(),
+                    .page_float = &page_float});
+      benchmark::DoNotOptimize(sealed.data());
+    }
+  }
+}
+
 void Register() {
   struct Shape {
     int heads;
@@ -245,6 +268,11 @@ void Register() {
         ->Iterations(setup.decode() ? 9 : 31);
   };
   for (const Isa isa : SupportedIsas()) {
+    for (const KvFormatTraits& format : AllKvFormats()) {
+      if (!format.sealed_only) continue;
+      benchmark::RegisterBenchmark(fmt::format("seal/{}/d64/{}", IsaName(isa), format.name).c_str(),
+                                   RunSeal, isa, format.format, 64);
+    }
     if (isa != Isa::kAvx2 && isa != SupportedIsas().back()) continue;
     for (const Shape& s : shapes) {
       for (const KvFormatTraits& format : AllKvFormats()) {

@@ -5,6 +5,7 @@
 
 #include "base/paging.h"
 #include "format/kv_format.h"
+#include "kernels/seal_block.h"
 #include "platform/cpu.h"
 
 namespace nibble {
@@ -119,6 +120,7 @@ struct AttentionKernels {
   void (*finish)(const float* x, float inverse, int n, float* out);
   // to = x as f16: what is too large becomes ±65504, a NaN becomes 0.
   void (*to_half)(const float* x, int n, uint16_t* to);
+  void (*seal)(const SealBlock& block);
 };
 
 const AttentionKernels* AttentionKernelsFor(Isa isa);

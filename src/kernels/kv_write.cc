@@ -5,14 +5,13 @@
 #include <cstring>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
-#include "format/kv_codec.h"
 #include "kernels/attention.h"
 #include "kernels/attention_kernels.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
-#include "kernels/kv_read.h"
 #include "platform/thread_pool.h"
 
 namespace nibble {
@@ -91,21 +90,31 @@ void WritePage(const AttentionKernels& kernels, const AttentionSequence& s, int 
   }
 }
 
-// One KV head of an open page into its sealed form.
-void SealHead(const KvView& kv, int page, int head) {
+// One KV head of an open page into its sealed form. scratch: [kPageTokens · head_dim].
+void SealHead(const AttentionKernels& kernels, const KvView& kv, int page, int head,
+              float* scratch) {
+  const KvLayout& from = kv.layout;
   const KvLayout& to = kv.sealed;
-  const KvPageValues values = ReadKvPiece(kv.piece(page), kv.layout, head);
-  std::byte* piece = kv.sealed_piece(page);
-  std::byte* keys = piece + to.HeadOffset(head);
-  std::byte* floats = piece + to.FloatOffset(head);
-  float page_float = 0;
-  EncodeKv(to.k, KvSide::kKeys, values.k.data(), to.head_dim, keys, &page_float);
-  if (TraitsOf(to.k).page_float[0]) {
+  const std::byte* open = kv.piece(page) + from.HeadOffset(head);
+  std::byte* sealed = kv.sealed_piece(page) + to.HeadOffset(head);
+  std::byte* floats = kv.sealed_piece(page) + to.FloatOffset(head);
+  const auto seal = [&](KvSide side, size_t open_at, size_t sealed_at) {
+    const bool keys = side == KvSide::kKeys;
+    float page_float = 0;
+    kernels.seal({.open = keys ? from.k : from.v,
+                  .format = keys ? to.k : to.v,
+                  .side = side,
+                  .head_dim = to.head_dim,
+                  .from = open + open_at,
+                  .scratch = scratch,
+                  .to = sealed + sealed_at,
+                  .page_float = &page_float});
+    if (!TraitsOf(keys ? to.k : to.v).page_float[keys ? 0 : 1]) return;
     std::memcpy(floats, &page_float, sizeof page_float);
     floats += sizeof page_float;
-  }
-  EncodeKv(to.v, KvSide::kValues, values.v.data(), to.head_dim, keys + to.KBytes(), &page_float);
-  if (TraitsOf(to.v).page_float[1]) std::memcpy(floats, &page_float, sizeof page_float);
+  };
+  seal(KvSide::kKeys, 0, 0);
+  seal(KvSide::kValues, from.KBytes(), to.KBytes());
 }
 
 // Pages [begin, end) of the units that a sequence's rows complete.
@@ -146,6 +155,7 @@ void WriteKv(const KernelTable& kernels, ThreadPool& pool,
   };
   // So are the heads of the pages that are sealed then.
   const auto seal = [&](int thread, int threads) {
+    std::vector<float> scratch;
     int number = 0;
     for (const AttentionSequence& s : sequences) {
       const PageRange pages = CompletedPages(s);
@@ -155,7 +165,9 @@ void WriteKv(const KernelTable& kernels, ThreadPool& pool,
         if (s.kv.table.sealed[page] == kNoPage) continue;
         NIBBLE_CHECK(s.kv.table.pages[page] != kNoPage);
         for (int head = 0; head < s.kv.layout.kv_heads; ++head, ++number) {
-          if (number % threads == thread) SealHead(s.kv, page, head);
+          if (number % threads != thread) continue;
+          scratch.resize(static_cast<size_t>(kPageTokens * s.kv.layout.head_dim));
+          SealHead(*kernels.attention, s.kv, page, head, scratch.data());
         }
       }
     }

@@ -168,6 +168,7 @@ AttentionKernels MakeKernels() {
       .combine = Combine,
       .finish = Finish,
       .to_half = ToHalf,
+      .seal = SealScalar,
   };
   AddSealedKernels(kernels);
   return kernels;

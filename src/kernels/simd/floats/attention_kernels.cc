@@ -240,6 +240,8 @@ void ToHalf(const float* x, int n, uint16_t* to) {
 
 }  // namespace
 
+void Seal(const SealBlock& block);  // seal.cc
+
 extern const AttentionKernels kAttentionKernels;
 const AttentionKernels kAttentionKernels = {
     .run = Run,
@@ -255,6 +257,7 @@ const AttentionKernels kAttentionKernels = {
     .combine = Combine,
     .finish = Finish,
     .to_half = ToHalf,
+    .seal = Seal,
 };
 
 }  // namespace nibble::NIBBLE_ISA_NS
