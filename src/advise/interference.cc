@@ -65,12 +65,18 @@ class Measurement {
     const double begin = MonotonicSeconds();
     NIBBLE_TRY(out.prompt_ttft_s, Prompt());
     const double end = begin + out.prompt_ttft_s;
+    // Alone again: an answer's own context has grown meanwhile, and its steps with it.
+    for (const auto& answer : answers) {
+      const size_t wanted = answer->count() + static_cast<size_t>(options_.alone_tokens + 1);
+      NIBBLE_RETURN_IF_ERROR(
+          Until([&] { return answer->count() >= wanted || answer->finished(); }));
+    }
     std::vector<double> alone, during;
     for (const auto& answer : answers) {
       const std::vector<double> tokens = answer->tokens();
       for (size_t i = 1; i < tokens.size(); ++i) {
         const double gap = tokens[i] - tokens[i - 1];
-        if (tokens[i] <= begin) alone.push_back(gap);
+        if (tokens[i] <= begin || tokens[i - 1] > end) alone.push_back(gap);
         if (tokens[i] > begin && tokens[i] <= end) during.push_back(gap);
       }
     }

@@ -13,8 +13,8 @@ namespace nibble {
 struct Interference {
   int answers = 0;        // being generated
   int prompt = 0;         // tokens of the prompt
-  Summary alone_s = {};   // time between two tokens of an answer before the prompt came
-  Summary during_s = {};  // and from then on until its first token
+  Summary alone_s = {};   // time between two tokens of an answer, before and after the prompt
+  Summary during_s = {};  // and from when it came until its first token
   int tokens_during = 0;  // that an answer got meanwhile
   double prompt_ttft_s = 0;
   double prompt_alone_ttft_s = 0;  // of another prompt of this length when nothing else runs
@@ -25,7 +25,7 @@ struct Interference {
 struct InterferenceOptions {
   int prompt = 8192;
   int answers = 1;
-  int alone_tokens = 64;  // that answers are timed over before the prompt comes
+  int alone_tokens = 64;  // that answers are timed over before the prompt comes and after
   uint64_t seed = 0;
   std::function<bool()> keep_going = {};  // false: stop
 };

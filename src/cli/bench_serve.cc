@@ -136,7 +136,7 @@ void AddBenchServeFlags(CLI::App& command, BenchServeFlags& flags) {
           ->group(group);
   command
       .add_option("--interference", flags.interference,
-                  "A prompt of N tokens beside answers: time per token before and meanwhile, with "
+                  "A prompt of N tokens beside answers: time per token alone and meanwhile, with "
                   "and without the budget of --max-step-ms")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N")

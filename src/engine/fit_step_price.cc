@@ -11,8 +11,10 @@ namespace {
 // Rows, and positions before them, of the step that shows what attention costs.
 constexpr int kDeepRows = 16;
 constexpr int kDepth = 2048;
-// Steps of few rows are what answers take: their least of several counts, the first are cold.
+// Steps of few rows are what answers take: their least of several counts, the first are cold. Two
+// are enough where they take long.
 constexpr int kRepeatsOfFew = 6;
+constexpr double kLongS = 0.05;
 
 class NoSink : public LogitsSink {
  public:
@@ -78,11 +80,13 @@ class Fitting {
     const std::span spans = std::span(both).last(beside > 0 ? 2 : 1);
     NoSink sink;
     double best = 0;
+    double spent = 0;
     const int repeats = rows <= kDeepRows ? kRepeatsOfFew : 2;
-    for (int repeat = 0; repeat < repeats; ++repeat) {
+    for (int repeat = 0; repeat < repeats && (repeat < 2 || spent < kLongS); ++repeat) {
       const double begin = input_.clock();
       if (!executor_.Execute({tokens, spans, logit_rows}, sink)) return std::nullopt;
       const double seconds = input_.clock() - begin;
+      spent += seconds;
       best = repeat == 0 ? seconds : std::min(best, seconds);
     }
     return best;

@@ -96,14 +96,16 @@ Scheduler::Budget Scheduler::TimeBudget(int rows, const Step& step) {
   return budget;
 }
 
-// Rows of a prompt from position `first` on that the budget allows, at most `wanted`: of those that
-// are left to the step, none or a chunk of at least kLeastPromptRows in the step's rows of prompts.
+// Rows of a prompt from position `first` on that the budget allows, at most `wanted`: all of them,
+// or as many as fill tiles. The step's rows of prompts are none, or LeastPromptRows and more.
 int Scheduler::PromptRows(int first, int wanted, const Budget& budget, const Step& step) {
   wanted = std::min(wanted, budget.rows - step.rows());
   if (wanted <= 0 || !price_.known()) return wanted;
-  const int least = std::min(wanted, kLeastPromptRows - (step.rows() - budget.answers));
+  const int prompts = step.rows() - budget.answers;
+  const int least = std::min(wanted, LeastPromptRows(budget.answers) - prompts);
   const int rows = RowsWithin(price_, step.load(), first, wanted, budget.seconds);
-  if (rows >= least) return rows;
+  if (rows == wanted) return rows;
+  if (rows >= least) return std::max(rows - (step.rows() + rows) % kRowTile, 0);
   if (limits_.max_step_s > 0) return std::max(least, 0);
   saving_ = true;
   return 0;

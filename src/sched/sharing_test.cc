@@ -159,30 +159,30 @@ TEST(StepBudget, APromptDoesNotDoubleTheStepsOfAnswers) {
   ASSERT_TRUE(scheduler.Add(Make(2, Tokens(10), 50)));
   RunStep(scheduler);
   ASSERT_TRUE(scheduler.Add(Make(3, Tokens(400), 50)));
-  // 200 for 2 answers and the prompt: 18 rows in all, a little less for what they read.
-  EXPECT_EQ(RunStep(scheduler), "1:10+1 2:10+1 3:0+15");
-  EXPECT_EQ(RunStep(scheduler), "1:11+1 2:11+1 3:15+15");
+  // 200 for 2 answers and the prompt: 18 rows in all, which are cut to tiles of 8.
+  EXPECT_EQ(RunStep(scheduler), "1:10+1 2:10+1 3:0+14");
+  EXPECT_EQ(RunStep(scheduler), "1:11+1 2:11+1 3:14+14");
   // Alone nobody waits for it: it takes what it gets.
   scheduler.Remove(RequestId{1});
   scheduler.Remove(RequestId{2});
-  EXPECT_EQ(RunStep(scheduler), "3:30+370");
+  EXPECT_EQ(RunStep(scheduler), "3:28+372");
 }
 
 TEST(StepBudget, AnswersSaveUpForAPromptThatCostsMore) {
   const PoolSpec pools[] = {{.pages = 1000}};
   // A step of one answer costs 10, with any rows of a prompt 100: nine steps of answers pay for it.
-  const StepPrice price({{1, 10}, {2, 100}, {50, 100}, {51, 200}}, 0, 0);
+  const StepPrice price({{1, 10}, {2, 100}, {48, 100}, {49, 200}}, 0, 0);
   Scheduler scheduler({.max_rows = 512}, pools, {}, price);
   ASSERT_TRUE(scheduler.Add(Make(1, Tokens(10), 500)));
   RunStep(scheduler);
-  ASSERT_TRUE(scheduler.Add(Make(2, Tokens(98), 50)));
+  ASSERT_TRUE(scheduler.Add(Make(2, Tokens(94), 50)));
   int at = 10;
-  for (int computed = 0; computed < 98; computed += 49) {
+  for (int computed = 0; computed < 94; computed += 47) {
     for (int wait = 0; wait < 8; ++wait, ++at) {
       ASSERT_EQ(RunStep(scheduler), "1:" + std::to_string(at) + "+1");
     }
     ASSERT_EQ(RunStep(scheduler),
-              "1:" + std::to_string(at++) + "+1 2:" + std::to_string(computed) + "+49");
+              "1:" + std::to_string(at++) + "+1 2:" + std::to_string(computed) + "+47");
   }
   // Nothing is saved while no prompt waits.
   scheduler.Remove(RequestId{2});
@@ -191,12 +191,29 @@ TEST(StepBudget, AnswersSaveUpForAPromptThatCostsMore) {
   EXPECT_EQ(RunStep(scheduler).find("3:"), std::string::npos);
 }
 
+TEST(StepBudget, ChunksFillTilesWithTheAnswers) {
+  EXPECT_EQ(LeastPromptRows(0), 8);
+  EXPECT_EQ(LeastPromptRows(1), 7);
+  EXPECT_EQ(LeastPromptRows(4), 4);
+  EXPECT_EQ(LeastPromptRows(5), 11);  // three rows would read a long context for little
+  EXPECT_EQ(LeastPromptRows(8), 8);
+  const PoolSpec pools[] = {{.pages = 1000}};
+  const StepPrice price({{1, 10}, {8, 20}, {9, 30}, {16, 50}}, 0, 0);
+  Scheduler scheduler({.max_rows = 512}, pools, {}, price);
+  ASSERT_TRUE(scheduler.Add(Make(1, Tokens(10), 500)));
+  RunStep(scheduler);
+  ASSERT_TRUE(scheduler.Add(Make(2, Tokens(17), 50)));
+  EXPECT_EQ(RunStep(scheduler), "1:10+1 2:0+7");
+  EXPECT_EQ(RunStep(scheduler), "1:11+1 2:7+7");
+  EXPECT_EQ(RunStep(scheduler), "1:12+1 2:14+3");  // all that is left
+}
+
 TEST(StepBudget, ALimitInSecondsHoldsButNeverStopsAPrompt) {
   const PoolSpec pools[] = {{.pages = 1000}};
   const StepPrice price({{1, 1}, {2, 2}}, 0, 0);
   Scheduler scheduler({.max_rows = 512, .max_step_s = 50}, pools, {}, price);
   ASSERT_TRUE(scheduler.Add(Make(1, Tokens(120), 50)));
-  EXPECT_EQ(RunStep(scheduler), "1:0+50");
+  EXPECT_EQ(RunStep(scheduler), "1:0+48");
   Scheduler slow({.max_rows = 512, .max_step_s = 0.5}, pools, {}, price);
   ASSERT_TRUE(slow.Add(Make(1, Tokens(20), 50)));
   ASSERT_TRUE(slow.Add(Make(2, Tokens(20), 50)));
