@@ -65,8 +65,7 @@ Status ServeTrace(const GlobalFlags& flags, const BenchServeFlags& own, const Mo
   if (own.shared_prefix > 0 && own.concurrency == 0) options.concurrency = 1;
   const InterruptGuard guard;
   for (const Mode& mode : kModes) {
-    const bool wanted =
-        ("," + own.batching + ",").find(fmt::format(",{},", mode.name)) != std::string::npos;
+    const bool wanted = std::ranges::find(own.batching, mode.name) != own.batching.end();
     if (!wanted || (own.shared_prefix > 0 && mode.batching == Batching::kStatic)) continue;
     NIBBLE_TRY(const auto engine, MakeEngine(flags, own, file, mode.batching));
     Progress progress(mode.name, !flags.quiet);
@@ -122,7 +121,7 @@ void AddBenchServeFlags(CLI::App& command, BenchServeFlags& flags) {
       .add_option("--rate", flags.rate,
                   "Requests per second: the file's times are stretched, or made where it has none; "
                   "default: the file's, or all at once")
-      ->check(CLI::PositiveNumber & CLI::Range(1e-6, 1e6))
+      ->check(CLI::Range(1e-6, 1e6))
       ->needs(trace)
       ->group(group);
   CLI::Option* shared =
@@ -161,10 +160,11 @@ void AddBenchServeFlags(CLI::App& command, BenchServeFlags& flags) {
       ->group(group);
   command
       .add_option("--batching", flags.batching,
-                  "continuous, and static: a bus of --max-seqs waits until it is full and takes "
-                  "nobody until all are done")
-      ->check(CLI::IsMember({"continuous", "static", "continuous,static"}))
-      ->capture_default_str()
+                  "One or both; static: a bus of --max-seqs waits until it is full and takes "
+                  "nobody until all are done; default: both")
+      ->delimiter(',')
+      ->type_name("NAME,...")
+      ->check(CLI::IsMember({"continuous", "static"}))
       ->group(group);
   AddServingFlags(command, flags.serving, group);
 }

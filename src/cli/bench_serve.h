@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/globals.h"
@@ -26,7 +27,7 @@ struct BenchServeFlags {
   int limit = 0;    // requests
   int concurrency = 0;
   int answers = 1;
-  std::string batching = "continuous,static";
+  std::vector<std::string> batching = {"continuous", "static"};
   ServingFlags serving;
 
   bool any() const { return !trace.empty() || shared_prefix > 0 || interference > 0; }
