@@ -147,6 +147,13 @@ std::vector<float> ScalesOf(const AwqSite& site, std::span<const float> weight_m
   return s;
 }
 
+Status CheckAwqGrid(const GridSpec& grid) {
+  if (grid.granularity == Granularity::kTensor) {
+    return BadInput("awq: expected a scale for each channel or group, found one for the tensor");
+  }
+  return CheckGridSpec(grid);
+}
+
 Status CheckSite(const AwqSite& site, ThreadPool& pool) {
   const int cols = site.inputs.cols;
   if (site.consumers.empty() || site.inputs.rows == 0) {
@@ -194,9 +201,9 @@ Result<double> LossBehind(const AwqSite& site, const GridSpec& spec, std::span<c
 
 Result<AwqScales> SearchAwqScales(const AwqSite& site, const AwqOptions& options, ThreadPool& pool,
                                   AwqLoss loss) {
-  NIBBLE_RETURN_IF_ERROR(CheckGridSpec(options.grid));
   NIBBLE_RETURN_IF_ERROR(CheckSite(site, pool));
-  NIBBLE_CHECK(options.ratios > 0 && options.grid.granularity != Granularity::kTensor);
+  NIBBLE_RETURN_IF_ERROR(CheckAwqGrid(options.grid));
+  NIBBLE_CHECK(options.ratios > 0);
   const std::vector<float> weight_means =
       options.duo_scaling ? MeanRelativeWeight(site, options.grid) : std::vector<float>();
   const OutputLoss own_loss(site, options.grid, pool);
@@ -291,7 +298,7 @@ float BestClip(std::span<const float> w, const std::vector<float>& gram, const G
 
 Result<std::vector<float>> SearchAwqClip(MatrixView<const float> w, MatrixView<const float> inputs,
                                          const GridSpec& grid, ThreadPool& pool) {
-  NIBBLE_RETURN_IF_ERROR(CheckGridSpec(grid));
+  NIBBLE_RETURN_IF_ERROR(CheckAwqGrid(grid));
   if (inputs.cols != w.cols || inputs.rows == 0) {
     return BadInput("awq: a matrix of {} columns, {} inputs of {}", w.cols, inputs.rows,
                     inputs.cols);

@@ -120,9 +120,10 @@ Result<HessianFactor> FactorHessian(const Hessian& hessian, const FactorOptions&
     ++factor.raised;
   }
   return BadInput(
-      "calibration: the inputs' matrix of products is not positive definite, even with "
-      "its mean diagonal added {} times",
-      options.damping > 0 ? "up to 1" : "0 to 1");
+      "calibration: the matrix of the inputs' products is not positive definite, even with its "
+      "mean "
+      "diagonal added (damping from {} to 1)",
+      options.damping);
 }
 
 }  // namespace nibble

@@ -102,6 +102,8 @@ TEST(Awq, RefusesWhatDoesNotFit) {
   const MethodGolden golden("awq");
   ThreadPool pool(1);
   AwqSite site = SiteOf(golden);
+  const AwqOptions tensor = {.grid = {.bits = 4, .granularity = Granularity::kTensor}};
+  EXPECT_FALSE(SearchAwqScales(site, tensor, pool).has_value());
   site.inputs.rows = 0;
   EXPECT_FALSE(SearchAwqScales(site, {}, pool).has_value());
   site = SiteOf(golden);
