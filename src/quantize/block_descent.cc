@@ -16,6 +16,45 @@ constexpr size_t kLanes = kPanel;
 
 float StoredF16(float value) { return F16ToF32(F32ToF16Saturating(value)); }
 
+// For a change v = s · level − m of a group, E changes by 2 (s a − m b) + s² p − 2 s m q + m² r.
+struct GroupSums {
+  float a = 0;
+  float b = 0;
+  float p = 0;
+  float q = 0;
+  float r = 0;
+  float Gain(float s, float m) const {
+    return 2 * (s * a - m * b) + s * s * p - 2 * s * m * q + m * m * r;
+  }
+};
+
+// The stored scale and min of a group that lower E most, at most two steps each way. False: those
+// that it has.
+bool StepGroup(const BlockShape& shape, const GroupSums& sums, size_t group, BlockParts& parts) {
+  const auto scale = static_cast<int>(parts.scales[group]);
+  const auto min = static_cast<int>(parts.mins[group]);
+  float least = 0;
+  int best_scale = scale;
+  int best_min = min;
+  const int last_scale = std::min(scale + 2, shape.largest_scale);
+  const int last_min = std::min(min + 2, shape.largest_min);
+  for (int s = std::max(scale - 2, shape.lowest_scale); s <= last_scale; ++s) {
+    for (int m = std::max(min - 2, 0); m <= last_min; ++m) {
+      const float gain = sums.Gain(parts.d * static_cast<float>(s - scale),
+                                   parts.min * static_cast<float>(m - min));
+      if (gain < least) {
+        least = gain;
+        best_scale = s;
+        best_min = m;
+      }
+    }
+  }
+  if (best_scale == scale && best_min == min) return false;
+  parts.scales[group] = static_cast<int8_t>(best_scale);
+  parts.mins[group] = static_cast<uint8_t>(best_min);
+  return true;
+}
+
 }  // namespace
 
 BlockDescent::BlockDescent(MatrixView<const float> w, const float* h,
@@ -104,7 +143,6 @@ void BlockDescent::ProductWithin(const float* v, int first, int count) {
   DenseKernelsHere().subtract(product_.data(), v, Row(first) + first, w_.cols, count, 0, count);
 }
 
-// The stored scale and min of a group, at most two steps each way.
 bool BlockDescent::MoveGroupScales(BlockRows& rows, int block, int group) {
   const BlockShape& shape = rows.shape();
   const int first = block * shape.elements + group * shape.group;
@@ -127,40 +165,19 @@ bool BlockDescent::MoveGroupScales(BlockRows& rows, int block, int group) {
   std::fill_n(change_.data(), count * kLanes, 0.0f);
   bool any = false;
   for (int lane = 0; lane < lanes_; ++lane) {
-    // v = s · level − m: E changes by 2 (s A − m B) + s² P − 2 s m Q + m² R.
-    float a = 0, b = 0, p = 0, q = 0, r = 0;
+    GroupSums sums;
     for (size_t i = 0; i < count; ++i) {
       const size_t at = i * kLanes + static_cast<size_t>(lane);
       const float gradient = gradient_[static_cast<size_t>(first) * kLanes + at];
-      a += levels_[at] * gradient;
-      b += gradient;
-      p -= levels_[at] * product_[at];  // the products are negative: they were subtracted
-      q -= levels_[at] * ones_product_[at];
-      r -= ones_product_[at];
+      sums.a += levels_[at] * gradient;
+      sums.b += gradient;
+      sums.p -= levels_[at] * product_[at];  // the products are negative: they were subtracted
+      sums.q -= levels_[at] * ones_product_[at];
+      sums.r -= ones_product_[at];
     }
     BlockParts& parts = rows.At(lane, block);
-    int8_t& scale = parts.scales[static_cast<size_t>(group)];
-    uint8_t& min = parts.mins[static_cast<size_t>(group)];
-    float least = 0;
-    int best_scale = scale;
-    int best_min = min;
-    for (int s = std::max(scale - 2, shape.lowest_scale);
-         s <= std::min(scale + 2, shape.largest_scale); ++s) {
-      for (int m = std::max(min - 2, 0); m <= std::min(min + 2, shape.largest_min); ++m) {
-        const float ds = parts.d * static_cast<float>(s - scale);
-        const float dm = parts.min * static_cast<float>(m - min);
-        const float gain = 2 * (ds * a - dm * b) + ds * ds * p - 2 * ds * dm * q + dm * dm * r;
-        if (gain < least) {
-          least = gain;
-          best_scale = s;
-          best_min = m;
-        }
-      }
-    }
-    if (best_scale == scale && best_min == min) continue;
+    if (!StepGroup(shape, sums, static_cast<size_t>(group), parts)) continue;
     any = true;
-    scale = static_cast<int8_t>(best_scale);
-    min = static_cast<uint8_t>(best_min);
     for (size_t i = 0; i < count; ++i) {
       const size_t at = i * kLanes + static_cast<size_t>(lane);
       change_[at] = rows.Value(parts, group * shape.group + static_cast<int>(i)) -
