@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/config_file.h"
 #include "cli/environment.h"
+#include "cli/foreign_flags.h"
 #include "cli/output.h"
 #include "platform/cpu.h"
 
@@ -119,6 +120,7 @@ int Main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  nibble run smollm2-135m -p \"Why is the sky blue?\"\n"
+      "  nibble serve smollm2-135m\n"
       "  nibble inspect model.gguf --tensors\n"
       "  nibble eval model.gguf --text wiki.test.raw\n"
       "Every flag can be given as NIBBLE_<FLAG> in the environment.");
@@ -128,6 +130,7 @@ int Main(int argc, char** argv) {
   AddGlobalFlags(app, flags);
   const CommandContext context{app, flags, action};
   AddRunCommand(context);
+  AddServeCommand(context);
   AddQuantizeCommand(context);
   AddEvalCommand(context);
   AddBenchCommand(context);
@@ -148,6 +151,11 @@ int Main(int argc, char** argv) {
   if (const std::string unknown = UnknownCommand(app, arguments); !unknown.empty()) {
     Complain("there is no command '" + unknown + "'; nibble --help lists them");
     return 2;
+  }
+  if (!arguments.empty() && arguments[0] == "serve") {
+    Translated ours = TranslateForeignFlags(arguments);
+    for (const std::string& note : ours.notes) fmt::print(stderr, "nibble: {}\n", note);
+    arguments = std::move(ours.arguments);
   }
   arguments = WithEnvironment(app, arguments);
   std::ranges::reverse(arguments);  // as CLI11 wants them

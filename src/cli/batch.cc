@@ -14,15 +14,22 @@
 #include "base/split_mix.h"
 #include "cli/batch_journal.h"
 #include "cli/generate.h"
-#include "cli/openai_request.h"
-#include "cli/openai_response.h"
+#include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "cli/session.h"
 #include "platform/clock.h"
+#include "server/openai_request.h"
+#include "server/openai_response.h"
 
 namespace nibble::cli {
 namespace {
+
+using server::Endpoint;
+using server::Json;
+using server::OpenAiContext;
+using server::OpenAiRequest;
+using server::QuoteJson;
 
 struct InputLine {
   std::string_view text;
@@ -172,7 +179,9 @@ Result<Item> Batch::Parse(const InputLine& line, int index) {
                     QuoteJson(url));
   }
   NIBBLE_TRY(const JsonValue body, root.Get("body"));
-  NIBBLE_TRY(item.parsed, ReadOpenAiRequest(endpoint, body, context_));
+  auto parsed = server::ReadOpenAiRequest(endpoint, body, context_);
+  if (!parsed) return BadInput("{}", parsed.error().message);
+  item.parsed = *std::move(parsed);
   return item;
 }
 
@@ -233,7 +242,8 @@ Status Batch::WriteLine(int index, const std::string& custom_id, int status, Jso
 
 Status Batch::WriteError(int index, const std::string& custom_id, const Error& error) {
   ++totals_.errors;
-  return WriteLine(index, custom_id, HttpStatus(error), OpenAiError(error));
+  const server::ApiError answer = server::ApiErrorOf(error);
+  return WriteLine(index, custom_id, answer.status, server::ErrorBody(answer));
 }
 
 Status Batch::Write(const Finished::Entry& entry) {
@@ -247,9 +257,11 @@ Status Batch::Write(const Finished::Entry& entry) {
     totals_.cached_tokens += answer.finish.usage.cached_prompt_tokens;
     totals_.prompt_tokens += answer.finish.usage.prompt_tokens;
   }
-  return WriteLine(
-      entry.index, item.custom_id, 200,
-      OpenAiResponse(item.parsed, {item.custom_id, model_}, engine_.tokenizer(), entry.answers));
+  std::vector<server::PromptAnswers> prompts(1);
+  prompts[0].answers = entry.answers;
+  return WriteLine(entry.index, item.custom_id, 200,
+                   server::OpenAiResponse(item.parsed, {.id = item.custom_id, .model = model_},
+                                          engine_.tokenizer(), std::move(prompts)));
 }
 
 void Batch::CancelAll() {

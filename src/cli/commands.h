@@ -15,6 +15,7 @@ struct CommandContext {
 };
 
 void AddRunCommand(const CommandContext& context);
+void AddServeCommand(const CommandContext& context);
 void AddQuantizeCommand(const CommandContext& context);
 void AddEvalCommand(const CommandContext& context);
 void AddBenchCommand(const CommandContext& context);

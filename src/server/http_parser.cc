@@ -1,0 +1,158 @@
+#include "server/http_parser.h"
+
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <optional>
+
+#include "base/text.h"
+
+namespace nibble::server {
+namespace {
+
+namespace http = boost::beast::http;
+using RequestParser = http::request_parser<http::string_body>;
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// "http://host/a%20b?c": "/a b". A wrong escape stays as it is.
+std::string PathOf(std::string_view target) {
+  if (const size_t scheme = target.find("://"); !target.starts_with('/') && scheme != target.npos) {
+    const size_t slash = target.find('/', scheme + 3);
+    target = slash == target.npos ? "/" : target.substr(slash);
+  }
+  target = target.substr(0, target.find_first_of("?#"));
+  std::string path;
+  for (size_t i = 0; i < target.size(); ++i) {
+    const bool escape = target[i] == '%' && i + 2 < target.size() && HexDigit(target[i + 1]) >= 0 &&
+                        HexDigit(target[i + 2]) >= 0;
+    if (!escape) {
+      path += target[i];
+      continue;
+    }
+    path += static_cast<char>(HexDigit(target[i + 1]) * 16 + HexDigit(target[i + 2]));
+    i += 2;
+  }
+  return path;
+}
+
+ApiError ErrorOf(const boost::system::error_code& error, const HttpLimits& limits) {
+  if (error == http::error::body_limit) {
+    return {.status = 413,
+            .message = fmt::format("the body is larger than {}",
+                                   FormatBytes(static_cast<double>(limits.max_body_bytes)))};
+  }
+  if (error == http::error::header_limit) {
+    return {.status = 431,
+            .message = fmt::format("the head of the request is longer than {} bytes",
+                                   limits.max_header_bytes)};
+  }
+  if (error == http::error::bad_version) {
+    return {.status = 505, .message = "expected HTTP/1.0 or HTTP/1.1"};
+  }
+  return {.status = 400, .message = "this is no HTTP request: " + error.message()};
+}
+
+}  // namespace
+
+struct HttpParser::Impl {
+  HttpLimits limits;
+  std::optional<RequestParser> parser;
+  HttpRequest request;
+  bool has_head = false;
+  bool has_body = false;
+  bool expects_continue = false;
+  ApiError error;
+
+  void Start() {
+    parser.emplace();
+    parser->header_limit(static_cast<std::uint32_t>(limits.max_header_bytes));
+    parser->body_limit(limits.max_body_bytes);
+    request = {};
+    has_head = has_body = expects_continue = false;
+  }
+
+  // What the head says that Beast leaves to us. False: an error.
+  bool TakeHead() {
+    const auto& message = parser->get();
+    has_head = true;
+    request.method = std::string(message.method_string());
+    request.path = PathOf(message.target());
+    request.version_1_0 = message.version() == 10;
+    request.keep_alive = message.keep_alive();
+    for (const auto& field : message) {
+      request.headers.emplace_back(AsciiLower(field.name_string()), std::string(field.value()));
+    }
+    has_body = !parser->is_done();
+    const std::string coding = AsciiLower(request.Header("transfer-encoding"));
+    if (!coding.empty() && coding != "chunked") {
+      error = {.status = 501, .message = "Transfer-Encoding: expected chunked"};
+      return false;
+    }
+    if (!request.version_1_0 && message.count(http::field::host) != 1) {
+      error = {.status = 400, .message = "HTTP/1.1 needs one Host header"};
+      return false;
+    }
+    const std::string expect = AsciiLower(request.Header("expect"));
+    expects_continue = expect == "100-continue" && has_body && !request.version_1_0;
+    if (!expect.empty() && expect != "100-continue") {
+      error = {.status = 417, .message = "Expect: expected 100-continue"};
+      return false;
+    }
+    return true;
+  }
+};
+
+HttpParser::HttpParser(const HttpLimits& limits) : impl_(std::make_unique<Impl>()) {
+  impl_->limits = limits;
+  impl_->Start();
+}
+
+HttpParser::~HttpParser() = default;
+
+HttpParser::Fed HttpParser::Feed(std::string_view bytes) {
+  Impl& impl = *impl_;
+  RequestParser& parser = *impl.parser;
+  if (impl.has_head && parser.is_done()) return {0, Event::kDone};
+  Fed fed;
+  boost::system::error_code error;
+  while (fed.consumed < bytes.size() && !parser.is_done()) {
+    const std::string_view rest = bytes.substr(fed.consumed);
+    const size_t consumed = parser.put(boost::asio::buffer(rest.data(), rest.size()), error);
+    fed.consumed += consumed;
+    if (error == http::error::need_more) break;
+    if (error) {
+      impl.error = ErrorOf(error, impl.limits);
+      return {fed.consumed, Event::kError};
+    }
+    if (!impl.has_head && parser.is_header_done()) {
+      fed.event = impl.TakeHead() ? Event::kHead : Event::kError;
+      return fed;
+    }
+    if (consumed == 0) break;
+  }
+  if (impl.has_head && parser.is_done()) fed.event = Event::kDone;
+  return fed;
+}
+
+const HttpRequest& HttpParser::head() const { return impl_->request; }
+bool HttpParser::has_head() const { return impl_->has_head; }
+bool HttpParser::has_body() const { return impl_->has_body; }
+bool HttpParser::expects_continue() const { return impl_->expects_continue; }
+size_t HttpParser::body_bytes() const {
+  return impl_->has_head ? impl_->parser->get().body().size() : 0;
+}
+
+HttpRequest HttpParser::Take() {
+  HttpRequest request = std::move(impl_->request);
+  request.body = std::move(impl_->parser->get().body());
+  impl_->Start();
+  return request;
+}
+
+const ApiError& HttpParser::error() const { return impl_->error; }
+
+}  // namespace nibble::server

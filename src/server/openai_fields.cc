@@ -1,0 +1,304 @@
+#include "server/openai_fields.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <span>
+#include <string_view>
+
+namespace nibble::server {
+namespace {
+
+// Members that change nothing in the answer.
+constexpr std::array<std::string_view, 10> kIgnored = {"user",
+                                                       "metadata",
+                                                       "store",
+                                                       "service_tier",
+                                                       "safety_identifier",
+                                                       "prompt_cache_key",
+                                                       "prompt_cache_retention",
+                                                       "parallel_tool_calls",
+                                                       "verbosity",
+                                                       "cache_prompt"};
+constexpr std::array<std::string_view, 21> kCommon = {"model",
+                                                      "max_tokens",
+                                                      "temperature",
+                                                      "top_p",
+                                                      "top_k",
+                                                      "min_p",
+                                                      "typical_p",
+                                                      "repetition_penalty",
+                                                      "presence_penalty",
+                                                      "frequency_penalty",
+                                                      "logit_bias",
+                                                      "seed",
+                                                      "stop",
+                                                      "n",
+                                                      "priority",
+                                                      "ignore_eos",
+                                                      "logprobs",
+                                                      "stream",
+                                                      "stream_options",
+                                                      "max_completion_tokens",
+                                                      "response_format"};
+constexpr std::array<std::string_view, 4> kOfChat = {
+    "messages", "top_logprobs", "chat_template_kwargs", "add_generation_prompt"};
+constexpr std::array<std::string_view, 4> kOfCompletions = {"prompt", "best_of", "echo",
+                                                            "top_logprobs"};
+// Would change the answer: fine as long as they ask for nothing.
+constexpr std::array<std::string_view, 26> kUnsupported = {"tools",
+                                                           "functions",
+                                                           "function_call",
+                                                           "tool_choice",
+                                                           "suffix",
+                                                           "audio",
+                                                           "prediction",
+                                                           "web_search_options",
+                                                           "grammar",
+                                                           "json_schema",
+                                                           "guided_json",
+                                                           "guided_regex",
+                                                           "guided_choice",
+                                                           "guided_grammar",
+                                                           "structured_outputs",
+                                                           "min_tokens",
+                                                           "stop_token_ids",
+                                                           "dry_multiplier",
+                                                           "xtc_probability",
+                                                           "mirostat",
+                                                           "prompt_logprobs",
+                                                           "use_beam_search",
+                                                           "reasoning_effort",
+                                                           "bad_words",
+                                                           "tfs_z",
+                                                           "logits_processors"};
+
+bool Contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// null, false, 0, "", "none", "auto", [] and {}.
+bool AsksForNothing(JsonValue value) {
+  switch (value.kind()) {
+    case JsonKind::kNull:
+      return true;
+    case JsonKind::kBool:
+      return !*value.AsBool();
+    case JsonKind::kInt:
+    case JsonKind::kDouble:
+      return *value.AsDouble() == 0;
+    case JsonKind::kString: {
+      const std::string_view text = *value.AsString();
+      return text.empty() || text == "none" || text == "auto";
+    }
+    case JsonKind::kArray:
+      return value.AsArray()->empty();
+    case JsonKind::kObject:
+      return value.AsObject()->empty();
+  }
+  return false;
+}
+
+Status CheckModalities(JsonValue value) {
+  const auto list = value.AsArray();
+  if (!list) return Within("'modalities'", list.error());
+  for (const JsonValue one : *list) {
+    if (!one.is_string() || *one.AsString() != "text") {
+      return BadInput("'modalities': only text is supported");
+    }
+  }
+  return {};
+}
+
+Status CheckFormat(JsonValue format) {
+  const auto type = format.GetString("type");
+  if (!type) return Within("'response_format'", type.error());
+  if (*type == "text") return {};
+  return BadInput("'response_format': only type text is supported, found {}", QuoteJson(*type));
+}
+
+Status ReadBias(JsonValue body, const OpenAiLimits& limits, SamplingParams& sampling) {
+  const auto bias = body.Find("logit_bias");
+  if (!bias || bias->is_null()) return {};
+  if (!bias->is_object()) {
+    return BadInput("'logit_bias': expected an object of token ids, found {}",
+                    JsonKindName(bias->kind()));
+  }
+  const JsonObject members = *bias->AsObject();
+  if (members.size() > limits.max_logit_bias) {
+    return BadInput("'logit_bias': {} entries, expected at most {}", members.size(),
+                    limits.max_logit_bias);
+  }
+  for (const auto& [key, value] : members) {
+    int id = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size()) {
+      return BadInput("'logit_bias': expected token ids as keys, found {}", QuoteJson(key));
+    }
+    const auto number = value.AsDouble();
+    if (!number) return Within(fmt::format("'logit_bias' of {}", id), number.error());
+    // OpenAI: -100 and 100 forbid and force.
+    const double forced = *number <= -100 ? -std::numeric_limits<double>::infinity() : *number;
+    sampling.logit_bias.push_back({TokenId{id}, static_cast<float>(forced)});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::optional<int>> FindInt(JsonValue body, const char* key) {
+  const auto value = body.Find(key);
+  if (!value || value->is_null()) return std::nullopt;
+  const auto number = value->AsInt();
+  if (!number) return Within(std::string("'") + key + "'", number.error());
+  if (*number < std::numeric_limits<int>::min() || *number > std::numeric_limits<int>::max()) {
+    return BadInput("'{}': {} is out of range", key, *number);
+  }
+  return static_cast<int>(*number);
+}
+
+Status CheckMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& context,
+                    std::vector<std::string>& ignored) {
+  NIBBLE_TRY(const JsonObject members, body.AsObject());
+  const bool chat = endpoint == Endpoint::kChatCompletions;
+  for (const auto& [key, value] : members) {
+    if (value.is_null() || Contains(kIgnored, key) || Contains(kCommon, key)) continue;
+    if (Contains(chat ? std::span(kOfChat) : std::span(kOfCompletions), key)) continue;
+    if (Contains(kUnsupported, key)) {
+      if (!AsksForNothing(value)) return BadInput("'{}' is not supported", key);
+    } else if (key == "modalities") {
+      NIBBLE_RETURN_IF_ERROR(CheckModalities(value));
+    } else if (context.live) {
+      ignored.emplace_back(key);
+    } else {
+      return BadInput("'{}' is not supported", key);
+    }
+  }
+  if (const auto format = body.Find("response_format"); format && !format->is_null()) {
+    NIBBLE_RETURN_IF_ERROR(CheckFormat(*format));
+  }
+  if (context.live) return {};
+  for (const char* key : {"stream", "echo"}) {
+    const auto value = body.Find(key);
+    if (!value || value->is_null()) continue;
+    if (!value->is_bool() || *value->AsBool()) {
+      return BadInput("'{}': only false is supported", key);
+    }
+  }
+  return {};
+}
+
+Status ReadSampling(JsonValue body, const OpenAiLimits& limits, SamplingParams& sampling) {
+  struct Number {
+    const char* key;
+    float* value;
+  };
+  for (const Number& number :
+       {Number{"temperature", &sampling.temperature}, Number{"top_p", &sampling.top_p},
+        Number{"min_p", &sampling.min_p}, Number{"typical_p", &sampling.typical_p},
+        Number{"repetition_penalty", &sampling.repetition_penalty},
+        Number{"presence_penalty", &sampling.presence_penalty},
+        Number{"frequency_penalty", &sampling.frequency_penalty}}) {
+    NIBBLE_TRY(const double value, body.GetDoubleOr(number.key, double{*number.value}));
+    *number.value = static_cast<float>(value);
+  }
+  NIBBLE_TRY(const std::optional<int> top_k, FindInt(body, "top_k"));
+  sampling.top_k = std::max(top_k.value_or(sampling.top_k), 0);  // -1 is another word for all
+  return ReadBias(body, limits, sampling);
+}
+
+Status ReadStops(JsonValue body, const OpenAiLimits& limits, Request& request) {
+  const auto stop = body.Find("stop");
+  if (!stop || stop->is_null()) return {};
+  if (stop->is_string()) {
+    request.stop.emplace_back(*stop->AsString());
+  } else {
+    const auto list = stop->AsArray();
+    if (!list) return BadInput("'stop': expected a string or an array of strings");
+    if (list->size() > limits.max_stops) {
+      return BadInput("'stop': {} strings, expected at most {}", list->size(), limits.max_stops);
+    }
+    for (const JsonValue one : *list) {
+      if (!one.is_string()) return BadInput("'stop': expected an array of strings");
+      request.stop.emplace_back(*one.AsString());
+    }
+  }
+  for (const std::string& one : request.stop) {
+    if (one.empty() || one.size() > kMostStopBytes) {
+      return BadInput("'stop': a string of {} bytes, expected 1 to {}", one.size(), kMostStopBytes);
+    }
+  }
+  return {};
+}
+
+Status ReadLogprobs(Endpoint endpoint, JsonValue body, const OpenAiLimits& limits,
+                    Request& request) {
+  NIBBLE_TRY(const std::optional<int> top, FindInt(body, "top_logprobs"));
+  const auto check = [&](const char* key, int value) -> Status {
+    if (value >= 0 && value <= limits.max_logprobs) return {};
+    return BadInput("{} is {}, expected a number from 0 to {}", key, value, limits.max_logprobs);
+  };
+  if (endpoint == Endpoint::kCompletions) {
+    NIBBLE_TRY(const std::optional<int> logprobs, FindInt(body, "logprobs"));
+    if (top) return BadInput("'top_logprobs' belongs to chat completions; use 'logprobs'");
+    request.logprobs = logprobs.value_or(-1);
+    return logprobs ? check("logprobs", *logprobs) : Status();
+  }
+  NIBBLE_TRY(const bool wanted, body.GetBoolOr("logprobs", false));
+  if (top && *top != 0 && !wanted) {
+    return BadInput("'top_logprobs' needs 'logprobs' to be true");
+  }
+  if (top) NIBBLE_RETURN_IF_ERROR(check("top_logprobs", *top));
+  request.logprobs = wanted ? top.value_or(0) : -1;
+  return {};
+}
+
+Status ReadCounts(Endpoint endpoint, JsonValue body, const OpenAiContext& context,
+                  Request& request) {
+  NIBBLE_TRY(request.ignore_end, body.GetBoolOr("ignore_eos", false));
+  const auto set = [&](const char* key, int& value) -> Status {
+    NIBBLE_TRY(const std::optional<int> given, FindInt(body, key));
+    value = given.value_or(value);
+    return {};
+  };
+  NIBBLE_RETURN_IF_ERROR(set("n", request.n));
+  NIBBLE_RETURN_IF_ERROR(set("best_of", request.best_of));
+  NIBBLE_RETURN_IF_ERROR(set("priority", request.priority));
+  const int most = context.limits.max_choices;
+  const int choices = std::max(request.n, request.best_of);
+  if (choices > most) {
+    return BadInput("{} is {}, expected at most {}", request.n > most ? "n" : "best_of", choices,
+                    most);
+  }
+  // OpenAI's completions end after 16 tokens unless they say otherwise.
+  request.max_tokens = context.max_tokens.value_or(endpoint == Endpoint::kCompletions ? 16 : -1);
+  NIBBLE_RETURN_IF_ERROR(set("max_tokens", request.max_tokens));
+  NIBBLE_RETURN_IF_ERROR(set("max_completion_tokens", request.max_tokens));
+  const int limit = context.limits.max_tokens;
+  if (limit > 0 && request.max_tokens > limit) {
+    return BadInput("max_tokens is {}, expected at most {}", request.max_tokens, limit);
+  }
+  if (limit > 0 && request.max_tokens < 0) request.max_tokens = limit;
+  return {};
+}
+
+Status ReadDelivery(Endpoint endpoint, JsonValue body, OpenAiRequest& out) {
+  NIBBLE_TRY(out.stream, body.GetBoolOr("stream", false));
+  if (endpoint == Endpoint::kCompletions) {
+    NIBBLE_TRY(out.echo, body.GetBoolOr("echo", false));
+  }
+  const auto options = body.Find("stream_options");
+  if (!options || options->is_null()) return {};
+  if (!out.stream) return BadInput("'stream_options' needs 'stream' to be true");
+  if (!options->is_object()) {
+    return BadInput("'stream_options': expected an object, found {}",
+                    JsonKindName(options->kind()));
+  }
+  const auto usage = options->GetBoolOr("include_usage", false);
+  if (!usage) return Within("'stream_options'", usage.error());
+  out.stream_usage = *usage;
+  return {};
+}
+
+}  // namespace nibble::server

@@ -1,0 +1,238 @@
+#include "server/openai_request.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "server/openai_fields.h"
+
+namespace nibble::server {
+namespace {
+
+// A message's content as text: a string, or parts of type text.
+Result<std::string> ContentText(JsonValue content) {
+  if (content.is_string()) return std::string(*content.AsString());
+  if (content.is_null()) return std::string();
+  const auto parts = content.AsArray();
+  if (!parts) {
+    return BadInput("expected a string or an array of parts, found {}",
+                    JsonKindName(content.kind()));
+  }
+  std::string text;
+  for (const JsonValue part : *parts) {
+    if (!part.is_object()) {
+      return BadInput("expected an array of parts, found {}", JsonKindName(part.kind()));
+    }
+    NIBBLE_TRY(const std::string_view type, part.GetString("type"));
+    if (type == "image_url" || type == "input_image" || type == "image") {
+      return BadInput("parts of type {} are not supported: this model reads text, no images",
+                      QuoteJson(type));
+    }
+    if (type != "text") return BadInput("parts of type {} are not supported", QuoteJson(type));
+    NIBBLE_TRY(const std::string_view piece, part.GetString("text"));
+    text += piece;
+  }
+  return text;
+}
+
+// The messages with contents as text, as JSON.
+Result<std::string> PlainMessages(JsonValue body) {
+  NIBBLE_TRY(const JsonValue messages, body.Get("messages"));
+  const auto list = messages.AsArray();
+  if (!list || list->empty()) return BadInput("'messages': expected a non-empty array");
+  Json out = Json::array();
+  int number = 0;
+  for (const JsonValue message : *list) {
+    const std::string place = fmt::format("'messages[{}]'", number++);
+    if (!message.is_object()) {
+      return BadInput("{}: expected an object, found {}", place, JsonKindName(message.kind()));
+    }
+    const auto role = message.GetString("role");
+    if (!role) return Within(place, role.error());
+    const auto content = message.Find("content");
+    if (!content) return BadInput("{}: 'content' is missing", place);
+    const auto text = ContentText(*content);
+    if (!text) return Within(place + ": 'content'", text.error());
+    Json copy = Json::parse(message.ToString(), nullptr, false);
+    copy["content"] = *text;
+    out.push_back(std::move(copy));
+  }
+  return DumpJson(out);
+}
+
+struct Prompts {
+  std::vector<std::vector<TokenId>> ids;  // at least one
+  std::string text;                       // of all that were text
+};
+
+Result<Prompts> ReadMessages(JsonValue body, const OpenAiContext& context) {
+  Prompts out;
+  NIBBLE_TRY(out.text, RenderMessages(body, context.chat));
+  NIBBLE_TRY(auto ids,
+             context.tokenizer->Encode(out.text, {.add_special = false, .parse_special = true}));
+  out.ids.push_back(std::move(ids));
+  return out;
+}
+
+Result<std::vector<TokenId>> ReadIds(const JsonArray& list) {
+  std::vector<TokenId> ids;
+  ids.reserve(list.size());
+  for (const JsonValue one : list) {
+    const auto id = one.AsInt();
+    if (!id) {
+      return BadInput("'prompt': expected token ids, found {} among them",
+                      JsonKindName(one.kind()));
+    }
+    ids.emplace_back(static_cast<int>(std::clamp<int64_t>(*id, -1, 1 << 30)));
+  }
+  return ids;
+}
+
+// A string, an array of ids, or an array of one kind of these.
+Result<Prompts> ReadPrompts(JsonValue body, const OpenAiContext& context) {
+  NIBBLE_TRY(const JsonValue prompt, body.Get("prompt"));
+  Prompts out;
+  const auto add = [&](JsonValue text) -> Status {
+    const std::string_view view = *text.AsString();
+    NIBBLE_TRY(auto ids, context.tokenizer->Encode(view));
+    out.ids.push_back(std::move(ids));
+    out.text += view;
+    return {};
+  };
+  if (prompt.is_string()) {
+    NIBBLE_RETURN_IF_ERROR(add(prompt));
+    return out;
+  }
+  const auto list = prompt.AsArray();
+  if (!list || list->empty()) {
+    return BadInput("'prompt': expected a string or an array of token ids");
+  }
+  const JsonKind kind = (*list->begin()).kind();
+  if (kind != JsonKind::kString && kind != JsonKind::kArray) {
+    NIBBLE_TRY(auto ids, ReadIds(*list));
+    out.ids.push_back(std::move(ids));
+    return out;
+  }
+  if (list->size() > 1 && !context.live) {
+    return BadInput("'prompt': several prompts need a line each");
+  }
+  if (list->size() > static_cast<size_t>(context.limits.max_choices)) {
+    return BadInput("'prompt': {} prompts, expected at most {}", list->size(),
+                    context.limits.max_choices);
+  }
+  for (const JsonValue one : *list) {
+    if (one.kind() != kind) {
+      return BadInput("'prompt': expected prompts of one kind, found {} behind {}",
+                      JsonKindName(one.kind()), JsonKindName(kind));
+    }
+    if (kind == JsonKind::kString) {
+      NIBBLE_RETURN_IF_ERROR(add(one));
+      continue;
+    }
+    NIBBLE_TRY(auto ids, ReadIds(*one.AsArray()));
+    out.ids.push_back(std::move(ids));
+  }
+  return out;
+}
+
+ApiResult<void> CheckLengths(const OpenAiRequest& out, const Prompts& prompts, int max_context) {
+  if (max_context <= 0) return {};
+  const bool chat = out.endpoint == Endpoint::kChatCompletions;
+  const int answer = std::max(out.request.max_tokens, out.request.max_tokens == 0 ? 0 : 1);
+  for (const std::vector<TokenId>& ids : prompts.ids) {
+    if (ids.size() + static_cast<size_t>(answer) <= static_cast<size_t>(max_context)) continue;
+    return std::unexpected(ApiError{
+        .status = 400,
+        .message = fmt::format("the prompt has {} tokens and the answer {} {}, while the "
+                               "context holds {} of both together",
+                               ids.size(), out.request.max_tokens < 0 ? "needs" : "asks for",
+                               answer, max_context),
+        .param = chat ? "messages" : "prompt",
+        .code = "context_length_exceeded"});
+  }
+  return {};
+}
+
+Status CheckEcho(const OpenAiRequest& out) {
+  if (!out.echo) return {};
+  const Request& request = out.request;
+  if (request.logprobs >= 0 && std::max(request.n, request.best_of) > 1) {
+    return BadInput("'echo' with 'logprobs' needs 'n' to be 1");
+  }
+  return {};
+}
+
+Result<OpenAiRequest> ReadMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& context) {
+  if (!body.is_object()) {
+    return BadInput("'body': expected an object, found {}", JsonKindName(body.kind()));
+  }
+  OpenAiRequest out;
+  out.endpoint = endpoint;
+  NIBBLE_RETURN_IF_ERROR(CheckMembers(endpoint, body, context, out.ignored));
+  Request& request = out.request;
+  request.sampling = context.sampling;
+  if (context.live) {
+    NIBBLE_TRY(const std::string_view model, body.GetStringOr("model", ""));
+    out.model = model;
+  }
+  NIBBLE_RETURN_IF_ERROR(ReadSampling(body, context.limits, request.sampling));
+  NIBBLE_RETURN_IF_ERROR(ReadStops(body, context.limits, request));
+  NIBBLE_RETURN_IF_ERROR(ReadLogprobs(endpoint, body, context.limits, request));
+  NIBBLE_RETURN_IF_ERROR(ReadCounts(endpoint, body, context, request));
+  if (context.live) NIBBLE_RETURN_IF_ERROR(ReadDelivery(endpoint, body, out));
+  NIBBLE_RETURN_IF_ERROR(CheckEcho(out));
+  if (const auto seed = body.Find("seed"); seed && !seed->is_null()) {
+    const auto number = seed->AsInt();
+    if (!number) return Within("'seed'", number.error());
+    out.seed = static_cast<uint64_t>(*number);
+    request.sampling.seed = *out.seed;
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::string> RenderMessages(JsonValue body, const ChatTemplate* chat) {
+  if (chat == nullptr) {
+    return BadInput("the model has no chat template; use /v1/completions or --chat-template");
+  }
+  NIBBLE_TRY(const std::string messages, PlainMessages(body));
+  ChatOptions options;
+  if (const auto given = body.Find("chat_template_kwargs"); given && !given->is_null()) {
+    if (!given->is_object()) {
+      return BadInput("'chat_template_kwargs': expected an object, found {}",
+                      JsonKindName(given->kind()));
+    }
+    options.extra_json = given->ToString();
+  }
+  NIBBLE_TRY(options.add_generation_prompt, body.GetBoolOr("add_generation_prompt", true));
+  auto text = chat->Apply(messages, options);
+  if (!text) return Within("'messages'", text.error());
+  return text;
+}
+
+ApiResult<OpenAiRequest> ReadOpenAiRequest(Endpoint endpoint, JsonValue body,
+                                           const OpenAiContext& context) {
+  auto out = ReadMembers(endpoint, body, context);
+  if (!out) return std::unexpected(ApiErrorOf(out.error()));
+  auto prompts = endpoint == Endpoint::kChatCompletions ? ReadMessages(body, context)
+                                                        : ReadPrompts(body, context);
+  if (!prompts) return std::unexpected(ApiErrorOf(prompts.error()));
+  if (const auto fits = CheckLengths(*out, *prompts, context.limits.max_context); !fits) {
+    return std::unexpected(fits.error());
+  }
+  const int choices = std::max(out->request.n, out->request.best_of);
+  const auto count = static_cast<int64_t>(prompts->ids.size());
+  if (count * choices > context.limits.max_choices) {
+    return std::unexpected(ApiErrorOf(
+        Error{ErrorKind::kBadInput,
+              fmt::format("n is {}: with {} prompts these are {} answers, expected at most {}",
+                          choices, count, count * choices, context.limits.max_choices)}));
+  }
+  out->request.prompt = std::move(prompts->ids.front());
+  prompts->ids.erase(prompts->ids.begin());
+  out->more_prompts = std::move(prompts->ids);
+  out->prompt_text = std::move(prompts->text);
+  return *std::move(out);
+}
+
+}  // namespace nibble::server

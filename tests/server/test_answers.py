@@ -1,0 +1,273 @@
+"""What a server answers: the OpenAI interface, the same bits as `nibble run`."""
+
+import json
+import math
+import unittest
+
+from server_support import TEMPLATE, ServerTest, events
+
+SAMPLED = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 11}
+
+
+class Completions(ServerTest):
+    def test_the_same_bits_as_run(self):
+        for fields, flags in (({"temperature": 0}, ("--temp", 0)), (SAMPLED, ("--seed", 11))):
+            alone = self.run_here("--raw", "-p", "ROMEO:", "-n", 60, *flags)
+            whole = self.server.complete("ROMEO:", max_tokens=60, **fields).json
+            self.assertEqual(whole["choices"][0]["text"], alone["text"])
+            self.assertEqual(whole["choices"][0]["finish_reason"], alone["finish_reason"])
+            self.assertEqual(whole["usage"]["completion_tokens"], alone["generated_tokens"])
+            chunks = events(self.server.complete("ROMEO:", max_tokens=60, stream=True, **fields))
+            text = "".join(c["choices"][0]["text"] for c in chunks)
+            self.assertEqual(text, alone["text"])
+
+    def test_shape(self):
+        answer = self.server.complete("ROMEO:", max_tokens=5, user="me", nonsense=1)
+        body = answer.json
+        self.assertEqual(body["object"], "text_completion")
+        self.assertTrue(body["id"].startswith("cmpl-"))
+        self.assertGreater(body["created"], 1_600_000_000)
+        self.assertEqual(body["model"], "shakespeare")
+        self.assertEqual(body["usage"]["prompt_tokens"], 6)
+        self.assertEqual(body["usage"]["total_tokens"], 11)
+        self.assertIn("nonsense", answer.headers["x-nibble-warning"])
+        self.assertNotIn("user", answer.headers["x-nibble-warning"])
+        # The seed that was drawn gives the answer again.
+        seed = int(answer.headers["x-nibble-seed"])
+        again = self.server.complete("ROMEO:", max_tokens=5, seed=seed).json
+        self.assertEqual(again["choices"], body["choices"])
+
+    def test_several_choices_and_prompts(self):
+        body = self.server.complete(["ROMEO:", "JULIET:"], n=3, max_tokens=8, seed=3).json
+        self.assertEqual([c["index"] for c in body["choices"]], list(range(6)))
+        self.assertEqual(body["usage"]["prompt_tokens"], 13)
+        self.assertEqual(body["usage"]["completion_tokens"], 48)
+        second = self.server.complete("JULIET:", n=3, max_tokens=8, seed=3).json
+        self.assertEqual([c["text"] for c in body["choices"][3:]],
+                         [c["text"] for c in second["choices"]])
+        self.assertEqual(len({c["text"] for c in second["choices"]}), 3)
+        chunks = events(self.server.complete(["ROMEO:", "JULIET:"], n=3, max_tokens=8, seed=3,
+                                             stream=True))
+        texts = [""] * 6
+        for chunk in chunks:
+            texts[chunk["choices"][0]["index"]] += chunk["choices"][0]["text"]
+        self.assertEqual(texts, [c["text"] for c in body["choices"]])
+        ids = self.server.post("/tokenize", {"content": "ROMEO:"}).json["tokens"]
+        by_ids = self.server.complete([ids, ids], temperature=0, max_tokens=8).json["choices"]
+        by_text = self.server.complete("ROMEO:", temperature=0, max_tokens=8).json["choices"]
+        self.assertEqual([c["text"] for c in by_ids], [by_text[0]["text"]] * 2)
+
+    def test_stop(self):
+        whole = self.server.complete("ROMEO:", temperature=0, max_tokens=60).json
+        text = whole["choices"][0]["text"]
+        stop = text[20:23]
+        cut = text[:text.index(stop)]
+        for given in (stop, [stop], ["never there", stop]):
+            answer = self.server.complete("ROMEO:", temperature=0, max_tokens=60, stop=given).json
+            self.assertEqual(answer["choices"][0]["text"], cut)
+            self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
+        chunks = events(self.server.complete("ROMEO:", temperature=0, max_tokens=60, stop=stop,
+                                             stream=True))
+        self.assertEqual("".join(c["choices"][0]["text"] for c in chunks), cut)
+
+    def test_logprobs_and_echo(self):
+        body = self.server.complete("ROMEO:", temperature=0, max_tokens=6, logprobs=2).json
+        logprobs = body["choices"][0]["logprobs"]
+        self.assertEqual("".join(logprobs["tokens"]), body["choices"][0]["text"])
+        for token, value, top in zip(logprobs["tokens"], logprobs["token_logprobs"],
+                                     logprobs["top_logprobs"]):
+            self.assertEqual(max(top, key=top.get), token)
+            self.assertEqual(top[token], value)
+            self.assertEqual(len(top), 2)
+        # The answer as a prompt has the log-probabilities that it had as an answer.
+        whole = "ROMEO:" + body["choices"][0]["text"]
+        echo = self.server.complete(whole, max_tokens=0, echo=True, logprobs=2).json["choices"][0]
+        self.assertEqual(echo["text"], whole)
+        self.assertEqual(echo["logprobs"]["tokens"], list(whole))
+        self.assertIsNone(echo["logprobs"]["token_logprobs"][0])
+        self.assertEqual(echo["logprobs"]["token_logprobs"][6:], logprobs["token_logprobs"])
+        self.assertEqual(echo["logprobs"]["top_logprobs"][6:], logprobs["top_logprobs"])
+        self.assertEqual(echo["logprobs"]["text_offset"], list(range(len(whole))))
+        # Probabilities of everything that could come sum to one.
+        size = len(self.server.complete("ROMEO:", max_tokens=1, logprobs=20)
+                   .json["choices"][0]["logprobs"]["top_logprobs"][0])
+        self.assertEqual(size, 20)
+        one = self.server.complete("RO", max_tokens=1, temperature=0, echo=True,
+                                   logprobs=20).json["choices"][0]
+        self.assertEqual(len(one["text"]), 3)
+        total = sum(math.exp(v) for v in one["logprobs"]["top_logprobs"][2].values())
+        self.assertLess(0.5, total)
+        self.assertLessEqual(total, 1.0001)
+        chunks = events(self.server.complete(whole, max_tokens=2, temperature=0, echo=True,
+                                             logprobs=2, stream=True))
+        streamed = [v for c in chunks if c["choices"][0]["logprobs"]
+                    for v in c["choices"][0]["logprobs"]["token_logprobs"]]
+        self.assertEqual(streamed[:len(whole)], echo["logprobs"]["token_logprobs"])
+        self.assertEqual(len(streamed), len(whole) + 2)
+
+    def test_other_routes(self):
+        models = self.server.get("/v1/models").json
+        self.assertEqual(models["data"][0]["id"], "shakespeare")
+        self.assertEqual(models["data"][0]["max_model_len"], 256)
+        self.assertEqual(self.server.get("/v1/models/shakespeare").json["object"], "model")
+        self.assert_error(self.server.get("/v1/models/none"), 404, "model", code="model_not_found")
+        tokens = self.server.post("/tokenize", {"content": "ROMEO:", "with_pieces": True}).json
+        self.assertEqual([t["piece"] for t in tokens["tokens"]], list("ROMEO:"))
+        ids = [t["id"] for t in tokens["tokens"]]
+        self.assertEqual(self.server.post("/detokenize", {"tokens": ids}).json["content"], "ROMEO:")
+        self.assert_error(self.server.post("/detokenize", {"tokens": [70000]}), 400, "tokens")
+        self.assert_error(self.server.post("/detokenize", {"tokens": "a"}), 400, "tokens")
+        self.assert_error(self.server.post("/tokenize", {"content": 3}), 400, "content")
+        self.assert_error(self.server.post("/apply-template", {"messages": []}), 400, None,
+                          "chat template")
+        self.assert_error(self.server.chat("hello"), 400, None, "chat template")
+
+    def test_wrong_members_are_named(self):
+        wrong = [("temperature", -1), ("temperature", "warm"), ("temperature", float("nan")),
+                 ("top_p", 1.5), ("top_k", "x"), ("min_p", []), ("presence_penalty", {}),
+                 ("frequency_penalty", float("inf")), ("max_tokens", -5), ("max_tokens", "many"),
+                 ("max_tokens", 1.5), ("max_completion_tokens", True), ("n", 0), ("n", 17),
+                 ("n", 10**12), ("best_of", 99), ("stop", 5), ("stop", [1]), ("stop", [""]),
+                 ("stop", ["a"] * 17), ("stop", "x" * 5000), ("logprobs", 21), ("logprobs", "all"),
+                 ("logit_bias", [1]), ("logit_bias", {"x": 1}), ("logit_bias", {"5": "a"}),
+                 ("logit_bias", {str(i): 1 for i in range(1025)}), ("logit_bias", {"70000": 1}),
+                 ("seed", "one"), ("stream", "yes"), ("stream", 1), ("echo", 2), ("priority", -1),
+                 ("stream_options", {"include_usage": True}), ("prompt", 5), ("prompt", []),
+                 ("prompt", [1, "a"]), ("prompt", ["a"] * 17), ("prompt", [70000]),
+                 ("prompt", [[1], "a"]), ("prompt", ""), ("model", 5), ("suffix", "end"),
+                 ("response_format", {"type": "json_object"}), ("response_format", 3),
+                 ("tools", [{"type": "function"}]), ("grammar", "root ::= a"),
+                 ("top_logprobs", 3), ("ignore_eos", "no")]
+        for key, value in wrong:
+            with self.subTest(key=key, value=str(value)[:40]):
+                fields = {"prompt": "ROMEO:"} | {key: value}
+                answer = self.server.post("/v1/completions", json.dumps(fields))
+                param = {"max_completion_tokens": "max_completion_tokens"}.get(key, key)
+                self.assert_error(answer, 400, param, key)
+        for fields in ({"tools": []}, {"tools": None}, {"tool_choice": "none"}, {"stop": None},
+                       {"response_format": {"type": "text"}}, {"suffix": None}):
+            answer = self.server.complete("ROMEO:", max_tokens=1, **fields)
+            self.assertEqual(answer.status, 200, answer.body)
+
+    def test_context_and_model(self):
+        self.assert_error(self.server.complete("x" * 300), 400, "prompt", "300", "256",
+                          code="context_length_exceeded")
+        self.assert_error(self.server.complete("x" * 200, max_tokens=100), 400, "prompt", "200",
+                          "100", code="context_length_exceeded")
+        self.assert_error(self.server.complete("a", model="gpt-4"), 404, "model", "gpt-4",
+                          code="model_not_found")
+        self.assertEqual(self.server.complete("a", model="shakespeare", max_tokens=1).status, 200)
+
+    def test_bodies_that_are_no_json(self):
+        for body in (b"", b"{", b"hello", b'{"prompt": "a"', b"\xff\xfe", b"[" * 100, b"null",
+                     b"[1]", b'"text"', b"{'prompt': 1}"):
+            with self.subTest(body=body[:20]):
+                self.assertEqual(self.server.post("/v1/completions", body).status, 400)
+        self.assertTrue(self.server.idle())
+
+    def test_logit_bias(self):
+        ids = self.server.post("/tokenize", {"content": "Q"}).json["tokens"]
+        body = self.server.complete("ROMEO:", max_tokens=4, temperature=0,
+                                    logit_bias={str(ids[0]): 100}).json
+        self.assertEqual(body["choices"][0]["text"], "QQQQ")
+
+    def test_metrics(self):
+        before = self.server.get("/metrics").body.decode()
+        self.server.complete("ROMEO:", max_tokens=7)
+        after = self.server.get("/metrics").body.decode()
+
+        def value(text, name):
+            return sum(float(line.split()[-1]) for line in text.splitlines()
+                       if line.startswith("nibble:" + name + "{"))
+
+        for name, more in (("generation_tokens_total", 7), ("prompt_tokens_total", 6),
+                           ("request_success_total", 1), ("time_to_first_token_seconds_count", 1),
+                           ("inter_token_latency_seconds_count", 6),
+                           ("request_generation_tokens_sum", 7)):
+            self.assertEqual(value(after, name) - value(before, name), more, name)
+        self.assertGreater(value(after, "decode_weight_bytes_total"), 0)
+
+
+class Chat(ServerTest):
+    template = TEMPLATE + "{% if extra is defined %}{{ extra }}{% endif %}"
+    arguments = ("--alias", "a", "--alias", "gpt-4o")
+
+    def test_the_same_bits_as_run(self):
+        alone = self.run_here("-p", "Hello", "--chat-template", self.folder / "t.jinja", "-n", 40,
+                              "--seed", 11)
+        body = self.server.chat("Hello", max_tokens=40, **SAMPLED).json
+        self.assertEqual(body["object"], "chat.completion")
+        self.assertEqual(body["choices"][0]["message"],
+                         {"role": "assistant", "content": alone["text"]})
+        chunks = events(self.server.chat("Hello", max_tokens=40, stream=True,
+                                         stream_options={"include_usage": True}, **SAMPLED))
+        self.assertEqual(chunks[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
+        self.assertEqual(chunks[-1]["choices"], [])
+        self.assertEqual(chunks[-1]["usage"]["total_tokens"], body["usage"]["total_tokens"])
+        self.assertEqual(chunks[-2]["choices"][0]["delta"], {})
+        self.assertEqual(chunks[-2]["choices"][0]["finish_reason"], "length")
+        self.assertEqual("".join(c["choices"][0]["delta"]["content"] for c in chunks[:-2]),
+                         alone["text"])
+        for chunk in chunks[:-1]:
+            self.assertIsNone(chunk["usage"])
+            self.assertEqual(chunk["object"], "chat.completion.chunk")
+            self.assertEqual(chunk["id"], chunks[0]["id"])
+
+    def test_content_parts_and_template_variables(self):
+        whole = self.server.post("/apply-template", {
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "Hel"},
+                                                      {"type": "text", "text": "lo"}]}]}).json
+        self.assertEqual(whole["prompt"], "user:Hello\n")
+        extra = self.server.post("/apply-template", {
+            "messages": [{"role": "user", "content": "a"}],
+            "chat_template_kwargs": {"extra": "more"}}).json
+        self.assertEqual(extra["prompt"], "user:a\nmore")
+        image = {"messages": [{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "data:"}}]}]}
+        self.assert_error(self.server.post("/v1/chat/completions", image), 400, "messages[0]",
+                          "images")
+
+    def test_wrong_messages_are_named(self):
+        wrong = [("hello", "messages"), ([], "messages"), ([5], "messages[0]"),
+                 ([{"content": "a"}], "messages[0]"), ([{"role": "user"}], "messages[0]"),
+                 ([{"role": 5, "content": "a"}], "messages[0]"),
+                 ([{"role": "user", "content": "a"}, {"role": "user", "content": 5}],
+                  "messages[1]"),
+                 ([{"role": "user", "content": [{"type": "audio"}]}], "messages[0]"),
+                 ([{"role": "user", "content": ["a"]}], "messages[0]")]
+        for messages, param in wrong:
+            with self.subTest(messages=messages):
+                answer = self.server.post("/v1/chat/completions", {"messages": messages})
+                self.assert_error(answer, 400, param)
+        self.assert_error(self.server.chat("a", chat_template_kwargs=5), 400,
+                          "chat_template_kwargs")
+        self.assert_error(self.server.chat("a", top_logprobs=2), 400, "top_logprobs")
+        self.assert_error(self.server.chat("a", logprobs=True, top_logprobs=21), 400,
+                          "top_logprobs")
+        self.assert_error(self.server.chat("x" * 300), 400, "messages",
+                          code="context_length_exceeded")
+
+    def test_logprobs(self):
+        body = self.server.chat("Hello", max_tokens=5, temperature=0, logprobs=True,
+                                top_logprobs=2).json["choices"][0]
+        content = body["logprobs"]["content"]
+        self.assertEqual("".join(t["token"] for t in content), body["message"]["content"])
+        self.assertEqual([t["top_logprobs"][0]["logprob"] for t in content],
+                         [t["logprob"] for t in content])
+        self.assertEqual(bytes(content[0]["bytes"]).decode(), content[0]["token"])
+        chunks = events(self.server.chat("Hello", max_tokens=5, temperature=0, logprobs=True,
+                                         top_logprobs=2, stream=True))
+        streamed = [t for c in chunks if c["choices"][0]["logprobs"]
+                    for t in c["choices"][0]["logprobs"]["content"]]
+        self.assertEqual(streamed, content)
+
+    def test_names(self):
+        for name, status in (("a", 200), ("gpt-4o", 200), ("shakespeare", 404), ("b", 404)):
+            answer = self.server.chat("Hello", max_tokens=1, model=name)
+            self.assertEqual(answer.status, status, name)
+        self.assertEqual([m["id"] for m in self.server.get("/v1/models").json["data"]],
+                         ["a", "gpt-4o"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,89 @@
+"""Clients that others wrote: the openai package and Prometheus's parser."""
+
+import subprocess
+import unittest
+
+from server_support import PATIENCE, SOURCE, TEMPLATE, ServerTest, python_with_packages
+
+SCRIPT = r'''
+import sys, urllib.request
+import openai
+from prometheus_client.parser import text_string_to_metric_families
+
+url, key = sys.argv[1:]
+client = openai.OpenAI(base_url=url + "/v1", api_key=key, max_retries=0, timeout=200)
+assert [m.id for m in client.models.list()] == ["demo"]
+assert client.models.retrieve("demo").id == "demo"
+
+messages = [{"role": "user", "content": "Hello"}]
+whole = client.chat.completions.create(model="demo", messages=messages, max_tokens=20, seed=4)
+text = whole.choices[0].message.content
+assert whole.choices[0].finish_reason == "length" and len(text) == 20
+assert whole.usage.total_tokens == whole.usage.prompt_tokens + 20
+
+parts, usage = [], None
+for chunk in client.chat.completions.create(model="demo", messages=messages, max_tokens=20, seed=4,
+                                            stream=True, stream_options={"include_usage": True}):
+    if chunk.usage:
+        usage = chunk.usage
+    for choice in chunk.choices:
+        parts.append(choice.delta.content or "")
+assert "".join(parts) == text, (parts, text)
+assert usage.total_tokens == whole.usage.total_tokens
+
+several = client.chat.completions.create(model="demo", messages=messages, max_tokens=5, n=3,
+                                         logprobs=True, top_logprobs=2)
+assert len(several.choices) == 3
+assert len(several.choices[2].logprobs.content[4].top_logprobs) == 2
+
+done = client.completions.create(model="demo", prompt=["ROMEO:", "JULIET:"], max_tokens=4,
+                                 logprobs=1, echo=True)
+assert [c.text[:6] for c in done.choices] == ["ROMEO:", "JULIET"]
+assert len(done.choices[0].logprobs.token_logprobs) == 10
+
+def refused(kind, param, call):
+    try:
+        call()
+    except kind as error:
+        assert error.body["param"] == param, error.body
+        return error
+    raise AssertionError(f"no {kind}")
+
+create = client.chat.completions.create
+refused(openai.BadRequestError, "temperature",
+        lambda: create(model="demo", messages=messages, temperature=-1))
+refused(openai.NotFoundError, "model", lambda: create(model="gpt-4", messages=messages))
+long = refused(openai.BadRequestError, "messages",
+               lambda: create(model="demo", messages=[{"role": "user", "content": "x" * 999}]))
+assert long.code == "context_length_exceeded"
+refused(openai.BadRequestError, "tools", lambda: create(
+    model="demo", messages=messages, tools=[{"type": "function", "function": {"name": "f"}}]))
+refused(openai.AuthenticationError, None, lambda: openai.OpenAI(
+    base_url=url + "/v1", api_key="wrong", max_retries=0).models.list())
+
+request = urllib.request.Request(url + "/metrics", headers={"Authorization": "Bearer " + key})
+families = {f.name: f for f in text_string_to_metric_families(
+    urllib.request.urlopen(request).read().decode())}
+for name in ("num_requests_running", "kv_cache_usage_perc", "prompt_tokens",
+             "time_to_first_token_seconds", "e2e_request_latency_seconds", "request_prompt_tokens"):
+    assert "nibble:" + name in families, sorted(families)
+buckets = [s.value for s in families["nibble:e2e_request_latency_seconds"].samples
+           if s.name.endswith("_bucket")]
+assert buckets == sorted(buckets) and buckets[-1] > 0
+print("all well")
+'''
+
+
+class Clients(ServerTest):
+    template = TEMPLATE
+    arguments = ("--alias", "demo", "--api-key", "sk-test")
+
+    def test_openai_and_prometheus(self):
+        python = python_with_packages()
+        done = subprocess.run([python, "-c", SCRIPT, f"http://127.0.0.1:{self.server.port}",
+                               "sk-test"], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.stdout.strip(), "all well", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
