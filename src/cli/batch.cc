@@ -18,6 +18,8 @@
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "cli/session.h"
+#include "engine/check_request.h"
+#include "engine/sampler.h"
 #include "platform/clock.h"
 #include "server/openai_request.h"
 #include "server/openai_response.h"
@@ -189,6 +191,7 @@ Result<Item> Batch::Parse(const InputLine& line, int index) {
 Result<std::string> CustomId(const InputLine& line) {
   NIBBLE_TRY(const JsonDocument document, JsonDocument::Parse(std::string(line.text)));
   NIBBLE_TRY(const std::string_view name, document.root().GetString("custom_id"));
+  if (name.empty()) return BadInput("'custom_id' is empty: a response is found by it");
   return std::string(name);
 }
 
@@ -217,9 +220,10 @@ Status Batch::Submit(const InputLine& line, int index) {
 
 Status Batch::Start(Item item) {
   const int index = item.index;
-  const auto id = engine_.Submit(
-      item.parsed.request,
-      std::make_shared<CollectingSink>(finished_, index, std::max(item.parsed.request.n, 1)));
+  // The engine refuses other numbers; until it has, they size nothing.
+  const int choices = std::clamp(item.parsed.request.n, 1, kMostChoices);
+  const auto id = engine_.Submit(item.parsed.request,
+                                 std::make_shared<CollectingSink>(finished_, index, choices));
   if (id) {
     running_.emplace(index, std::pair(std::move(item), *id));
   } else if (id.error().kind == ErrorKind::kNoRoom && !running_.empty()) {
@@ -360,6 +364,8 @@ Status RunBatch(const GlobalFlags& flags, const BatchFlags& own) {
   options.pull = true;
   options.serving = &own.serving;
   NIBBLE_TRY(const Session session, OpenSession(flags, own.model, options));
+  // A wrong flag is not every line's error.
+  NIBBLE_RETURN_IF_ERROR(CheckSampling(own.sampling, session.engine->config().vocabulary));
   NIBBLE_TRY(const auto chat, LoadChatTemplate(*session.engine, own.chat_template));
   const std::string run =
       RunName(flags, own, session, input, chat ? std::string_view(chat->source()) : "");

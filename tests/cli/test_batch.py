@@ -116,6 +116,8 @@ class Batch(CliTest):
                  (completion("empty", []), "prompt"), (completion("long", "x" * 400), "400"),
                  (completion("ids", [1, 70000]), "70000"), (completion("n", "a", n=0), "n is 0"),
                  (completion("many", "a", n=129), "n is 129"),
+                 (completion("huge", "a", n=2_000_000_000), "n is 2000000000"),
+                 (completion("", "a"), "custom_id"),
                  (completion("nan", "a", temperature=float("nan")), "temperature"),
                  (completion("top", "a", top_p=float("nan")), "top_p"),
                  (completion("frequency", "a", frequency_penalty=float("inf")), "frequency"),
@@ -140,6 +142,16 @@ class Batch(CliTest):
             self.assertIn(word, error["message"])
         texts = [out[i]["response"]["body"]["choices"][0]["text"] for i in (0, -1)]
         self.assertEqual(texts[0], texts[1])
+
+    def test_a_wrong_flag_is_refused_before_any_line(self):
+        path = self.write([completion("a", "ROMEO:", max_tokens=4, temperature=0)])
+        out = self.folder / "out.jsonl"
+        for flag in ("--temp", "--top-p", "--min-p"):
+            with self.subTest(flag=flag):
+                done = nibble(*self.arguments(path, out, flag, "nan"))
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("nan", done.stderr)
+                self.assertFalse(pathlib.Path(str(out) + ".journal").exists())
 
     def test_what_can_never_fit_is_refused_and_the_rest_is_served(self):
         # 4 pages: the long one needs 5 whatever else runs, the others take turns.

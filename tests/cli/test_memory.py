@@ -1,11 +1,20 @@
 """The memory contract: what the plan says before loading is what the process takes."""
 
+import json
 import os
+import pathlib
+import subprocess
+import tempfile
 import unittest
 
-from support import CliTest, nibble, pulled, shared
+from support import BINARY, CliTest, nibble, pulled, shared
 
 SLACK = 16_000_000
+WRITE_RANDOM = pathlib.Path(BINARY).parent / "write_random"
+# A third of TinyLlama-1.1B, in its proportions.
+SHAPE = {"model_type": "llama", "hidden_size": 1536, "intermediate_size": 4224,
+         "num_hidden_layers": 12, "num_attention_heads": 24, "num_key_value_heads": 4,
+         "vocab_size": 32000, "max_position_embeddings": 2048}
 
 
 class Memory(CliTest):
@@ -27,6 +36,20 @@ class Memory(CliTest):
                 model = pulled(name)
                 self.check(model, "-p", "Hello", "-n", 2)
                 self.check(model, "-p", "Hello, world. " * 250, "-n", 4)
+
+    @unittest.skipUnless(WRITE_RANDOM.exists(), "skipped: write_random is not built")
+    def test_a_large_random_model_in_two_formats(self):
+        donor = shared("tokenizers/gguf-vocab/ggml-vocab-llama-spm.gguf")
+        with tempfile.TemporaryDirectory() as folder:
+            config = pathlib.Path(folder) / "config.json"
+            config.write_text(json.dumps(SHAPE))
+            for name in ("q8_0", "q4_k_m"):
+                model = pathlib.Path(folder) / f"{name}.gguf"
+                subprocess.run([WRITE_RANDOM, config, name, donor, model], check=True, timeout=240)
+                with self.subTest(format=name):
+                    self.check(model, "-p", "Hello", "-n", 2)
+                    self.check(model, "-p", "Hello, world. " * 60, "-n", 2, "--kv", "kivi2")
+                model.unlink()
 
     def test_pages_get_half_of_what_is_left_unless_a_size_is_given(self):
         done = nibble("run", "shakespeare", "--raw", "-p", "A", "-n", 1)
