@@ -123,12 +123,42 @@ def plain_formats(rng: np.random.Generator) -> None:
               section(floats.to(dtype).view(torch.uint8).numpy(), floats.numpy()))  # fmt: skip
 
 
+def grouped_formats(rng: np.random.Generator) -> None:
+    """nibble's own blocks {f16 d, u8 z, codes}: d (code - z), round to nearest, asymmetric."""
+    for bits, group in [(4, 32), (4, 64), (4, 128), (8, 32), (8, 64), (8, 128)]:
+        top = np.float32((1 << bits) - 1)
+
+        def pack(d, zero, codes):
+            if bits == 4:
+                halves = codes.reshape(len(codes), -1, 2, 16)
+                codes = (halves[:, :, 0] | halves[:, :, 1] << 4).reshape(len(codes), -1)
+            parts = [d.astype(np.float16).view(np.uint8).reshape(-1, 2), zero.reshape(-1, 1), codes]
+            return np.concatenate(parts, axis=1).astype(np.uint8)
+
+        d = (rng.normal(0, 1, 16) * 2.0 ** rng.integers(-20, 8, 16)).astype(np.float16)
+        zero = rng.integers(0, 1 << bits, 16).astype(np.uint8)
+        codes = rng.integers(0, 1 << bits, (16, group)).astype(np.uint8)
+        values = d.astype(np.float32)[:, None] * (codes.astype(np.float32) - zero.astype(np.float32)[:, None])
+        decode = section(pack(d, zero, codes), values)
+
+        rows = sample_rows(rng, 128).reshape(-1, group)
+        low, high = np.minimum(rows.min(axis=1), 0), np.maximum(rows.max(axis=1), 0)
+        d = ((high - low) / top).astype(np.float16)
+        step = d.astype(np.float32)
+        inverse = np.where(step > 0, np.float32(1) / np.where(step > 0, step, 1), 0).astype(np.float32)
+        zero = np.clip(np.round(-low * inverse), 0, top)
+        codes = np.clip(np.round(rows * inverse[:, None]) + zero[:, None], 0, top).astype(np.uint8)
+        encode = section(pack(d, zero.astype(np.uint8), codes), rows)
+        write(f"w{bits}g{group}", decode, encode)
+
+
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(20240607)
     with np.errstate(over="ignore"):
         gguf_formats(rng)
     plain_formats(rng)
+    grouped_formats(np.random.default_rng(20240608))
 
 
 if __name__ == "__main__":

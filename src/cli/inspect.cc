@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/session.h"
 #include "container/gguf.h"
+#include "container/hf_linear.h"
 #include "engine/model_tokenizer.h"
 #include "kv/storage/kv_storage.h"
 #include "model/config/model_file.h"
@@ -37,17 +38,17 @@ struct Inspection {
 // What --check finds in one tensor: values that no forward pass survives.
 void CheckValues(const SourceTensor& tensor, std::vector<std::string>& problems) {
   if (!tensor.format) return;
-  const FormatTraits& traits = TraitsOf(*tensor.format);
-  const auto block = static_cast<size_t>(traits.block_elements);
-  const size_t chunk = block * std::max<size_t>(1, 4096 / block);
-  std::vector<float> values(chunk);
+  const uint64_t cols = tensor.cols();
+  if (cols == 0) return;
+  const uint64_t chunk = std::max<uint64_t>(1, 4096 / cols);
+  std::vector<float> values(chunk * cols);
   size_t nans = 0;
   size_t infinities = 0;
-  const size_t elements = tensor.elements();
-  for (size_t at = 0; at < elements; at += chunk) {
-    const size_t count = std::min(chunk, elements - at);
-    traits.decode(tensor.bytes.data() + traits.RowBytes(at), values.data(), count);
-    for (size_t i = 0; i < count; ++i) {
+  const uint64_t rows = tensor.rows();
+  for (uint64_t row = 0; row < rows; row += chunk) {
+    const uint64_t count = std::min(chunk, rows - row);
+    ReadRows(tensor, row, count, values.data());
+    for (size_t i = 0; i < count * cols; ++i) {
       nans += std::isnan(values[i]) ? 1 : 0;
       infinities += std::isinf(values[i]) ? 1 : 0;
     }
@@ -108,15 +109,24 @@ Json ToJson(const Inspection& inspection, const InspectFlags& own, std::span<con
   out["chat_template"] = tokenizer && !tokenizer->chat_template().empty()
                              ? Json(tokenizer->chat_template())
                              : Json(nullptr);
+  Json stored = Json::object();
+  for (const SourceTensor& tensor : source.tensors()) {
+    if (tensor.linear == nullptr) continue;
+    const std::string key = DescribeHfLinear(*tensor.linear);
+    stored[key] = stored.value(key, 0) + 1;
+  }
+  out["quantised_linears"] = std::move(stored);
   if (own.tensors) {
     out["tensors"] = Json::array();
     for (const SourceTensor& tensor : source.tensors()) {
       Json shape = Json::array();
       for (int i = 0; i < tensor.rank; ++i) shape.push_back(tensor.shape[static_cast<size_t>(i)]);
-      out["tensors"].push_back({{"name", tensor.name},
-                                {"type", tensor.type_name},
-                                {"shape", shape},
-                                {"bytes", tensor.bytes.size()}});
+      Json entry = {{"name", tensor.name},
+                    {"type", tensor.type_name},
+                    {"shape", shape},
+                    {"bytes", tensor.StoredBytes()}};
+      if (tensor.linear != nullptr) entry["stored_as"] = DescribeHfLinear(*tensor.linear);
+      out["tensors"].push_back(std::move(entry));
     }
   }
   out["kv_bytes_per_token"] = KvBytesPerToken(kv);
@@ -147,6 +157,9 @@ void PrintText(const Json& json, const InspectFlags& own) {
   line("context", fmt::format("{} tokens", json["context_length"].get<int>()));
   line("KV cache",
        fmt::format("{} per token", FormatBytes(json["kv_bytes_per_token"].get<double>())));
+  for (const auto& [how, count] : json["quantised_linears"].items()) {
+    line("quantised", fmt::format("{} linears: {}", count.get<int>(), how));
+  }
   line("tokenizer", text("tokenizer"));
   line("chat template",
        json["chat_template"].is_string()
@@ -160,8 +173,9 @@ void PrintText(const Json& json, const InspectFlags& own) {
     for (const Json& size : tensor["shape"]) {
       shape += (shape.empty() ? "" : " x ") + std::to_string(size.get<uint64_t>());
     }
-    fmt::print("{:<48} {:<8} {:>20} {:>14}\n", tensor["name"].get<std::string>(),
-               tensor["type"].get<std::string>(), shape, tensor["bytes"].get<uint64_t>());
+    fmt::print("{:<48} {:<8} {:>20} {:>14}{}\n", tensor["name"].get<std::string>(),
+               tensor["type"].get<std::string>(), shape, tensor["bytes"].get<uint64_t>(),
+               tensor.contains("stored_as") ? "  " + tensor["stored_as"].get<std::string>() : "");
   }
 }
 

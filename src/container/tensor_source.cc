@@ -6,12 +6,18 @@
 #include <iterator>
 #include <numeric>
 
+#include "container/hf_linear.h"
+
 namespace nibble {
 
 uint64_t SourceTensor::rows() const {
   uint64_t rows = 1;
   for (int i = 0; i + 1 < rank; ++i) rows *= shape[static_cast<size_t>(i)];
   return rows;
+}
+
+uint64_t SourceTensor::StoredBytes() const {
+  return linear != nullptr ? linear->StoredBytes() : bytes.size();
 }
 
 std::string SourceTensor::ShapeString() const {
@@ -33,7 +39,7 @@ Result<TensorSource> TensorSource::Build(std::vector<SourceTensor> tensors) {
   std::ranges::sort(source.by_name_, {}, name);
   const auto twice = std::ranges::adjacent_find(source.by_name_, {}, name);
   if (twice != source.by_name_.end()) return BadInput("two tensors named '{}'", name(*twice));
-  for (const SourceTensor& tensor : source.tensors_) source.total_bytes_ += tensor.bytes.size();
+  for (const SourceTensor& tensor : source.tensors_) source.total_bytes_ += tensor.StoredBytes();
   return source;
 }
 

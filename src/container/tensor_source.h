@@ -14,6 +14,8 @@
 
 namespace nibble {
 
+struct HfLinear;
+
 // A stored tensor of either container, as the model loader sees it. Views into the file.
 struct SourceTensor {
   static constexpr int kMaxRank = 8;
@@ -27,11 +29,15 @@ struct SourceTensor {
   std::array<uint64_t, kMaxRank> shape = {};  // the first `rank` count
   std::span<const std::byte> bytes;           // any alignment
   int file = 0;                               // shard that holds the bytes
+  // A quantised linear of a Hugging Face checkpoint, which lies in several tensors
+  // (container/hf_linear.h): this one stands for its weight and has no bytes.
+  const HfLinear* linear = nullptr;
 
   // The tensor as a matrix: cols is the last dimension, rows the product of the others.
   uint64_t cols() const { return rank > 0 ? shape[static_cast<size_t>(rank - 1)] : 1; }
   uint64_t rows() const;
   uint64_t elements() const { return rows() * cols(); }
+  uint64_t StoredBytes() const;     // a quantised linear: of all its tensors
   std::string ShapeString() const;  // "576 x 1536"
 };
 

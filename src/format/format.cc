@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "format/fp4.h"
+#include "format/grouped_quants.h"
 #include "format/iq4.h"
 #include "format/kquants.h"
 #include "format/legacy_quants.h"
@@ -14,9 +15,11 @@ namespace nibble {
 namespace {
 
 constexpr std::array<FormatTraits, kFormatCount> kTable = {
-    kF32Traits,  kF16Traits,   kBF16Traits,  kF8E4M3Traits, kF8E5M2Traits, kQ4_0Traits, kQ4_1Traits,
-    kQ5_0Traits, kQ5_1Traits,  kQ8_0Traits,  kQ2KTraits,    kQ3KTraits,    kQ4KTraits,  kQ5KTraits,
-    kQ6KTraits,  kIq4NlTraits, kIq4XsTraits, kMxfp4Traits,  kNvfp4Traits,
+    kF32Traits,   kF16Traits,    kBF16Traits,  kF8E4M3Traits, kF8E5M2Traits,
+    kQ4_0Traits,  kQ4_1Traits,   kQ5_0Traits,  kQ5_1Traits,   kQ8_0Traits,
+    kQ2KTraits,   kQ3KTraits,    kQ4KTraits,   kQ5KTraits,    kQ6KTraits,
+    kIq4NlTraits, kIq4XsTraits,  kMxfp4Traits, kNvfp4Traits,  kW4G32Traits,
+    kW4G64Traits, kW4G128Traits, kW8G32Traits, kW8G64Traits,  kW8G128Traits,
 };
 
 constexpr bool TableInOrder() {

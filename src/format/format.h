@@ -9,7 +9,8 @@
 namespace nibble {
 
 // A number format of stored weights. GGUF types are named instances; the fp8 ones come from
-// safetensors. Every property of a format has its one home in its FormatTraits row.
+// safetensors, the grouped ones (w4g128) from quantised Hugging Face checkpoints. Every property of
+// a format has its one home in its FormatTraits row.
 enum class Format : uint8_t {
   kF32,
   kF16,
@@ -30,8 +31,14 @@ enum class Format : uint8_t {
   kIq4Xs,
   kMxfp4,
   kNvfp4,
+  kW4G32,
+  kW4G64,
+  kW4G128,
+  kW8G32,
+  kW8G64,
+  kW8G128,
 };
-inline constexpr int kFormatCount = 19;
+inline constexpr int kFormatCount = 25;
 
 struct FormatTraits {
   Format format;

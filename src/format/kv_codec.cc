@@ -115,9 +115,10 @@ float Largest(const float* x, int n) {
   return most;
 }
 
-void EncodeFp8(const float* x, int dim, KvSide side, std::byte* block, float* page_float) {
+void EncodeFp8(const float* x, int dim, KvSide side, std::byte* block, float* page_float,
+               float given_scale) {
   const int n = kPageTokens * dim;
-  const float scale = Largest(x, n) / 448.0F;
+  const float scale = given_scale > 0 ? given_scale : Largest(x, n) / 448.0F;
   for (int j = 0; j < kPageTokens; ++j) {
     for (int c = 0; c < dim; ++c) {
       const float value = Number(x[j * dim + c]);
@@ -227,7 +228,7 @@ void EncodeKivi(KvFormat format, KvSide side, const float* x, int dim, std::byte
 }  // namespace
 
 void EncodeKv(KvFormat format, KvSide side, const float* x, int head_dim, std::byte* block,
-              float* page_float) {
+              float* page_float, float given_scale) {
   std::memset(block, 0, KvBlockBytes(format, side, head_dim));
   switch (format) {
     case KvFormat::kF32:
@@ -245,7 +246,7 @@ void EncodeKv(KvFormat format, KvSide side, const float* x, int head_dim, std::b
       }
       return;
     case KvFormat::kFp8:
-      EncodeFp8(x, head_dim, side, block, page_float);
+      EncodeFp8(x, head_dim, side, block, page_float, given_scale);
       return;
     case KvFormat::kInt8:
     case KvFormat::kInt4:

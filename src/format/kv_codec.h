@@ -13,8 +13,11 @@ namespace nibble {
 // Values beyond ±65504 must not occur (open pages are f16). A NaN makes a scale that covers it NaN,
 // and so all numbers under that scale: an int8 or int4 key or value poisons its token, any other
 // its page.
+//
+// given_scale: fp8's scale where a checkpoint has one; numbers beyond 448 of it saturate. 0: the
+// page's own. Other formats do not look at it.
 void EncodeKv(KvFormat format, KvSide side, const float* x, int head_dim, std::byte* block,
-              float* page_float);
+              float* page_float, float given_scale = 0);
 void DecodeKv(KvFormat format, KvSide side, const std::byte* block, float page_float, int head_dim,
               float* x);
 

@@ -12,6 +12,7 @@
 #include "kernels/attention_kernels.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
+#include "kernels/kv_scales.h"
 #include "platform/thread_pool.h"
 
 namespace nibble {
@@ -92,7 +93,7 @@ void WritePage(const AttentionKernels& kernels, const AttentionSequence& s, int 
 
 // One KV head of an open page into its sealed form. scratch: [kPageTokens · head_dim].
 void SealHead(const AttentionKernels& kernels, const KvView& kv, int page, int head,
-              float* scratch) {
+              const KvScales& scales, float* scratch) {
   const KvLayout& from = kv.layout;
   const KvLayout& to = kv.sealed;
   const std::byte* open = kv.piece(page) + from.HeadOffset(head);
@@ -108,7 +109,8 @@ void SealHead(const AttentionKernels& kernels, const KvView& kv, int page, int h
                   .from = open + open_at,
                   .scratch = scratch,
                   .to = sealed + sealed_at,
-                  .page_float = &page_float});
+                  .page_float = &page_float,
+                  .given_scale = keys ? scales.key : scales.value});
     if (!TraitsOf(keys ? to.k : to.v).page_float[keys ? 0 : 1]) return;
     std::memcpy(floats, &page_float, sizeof page_float);
     floats += sizeof page_float;
@@ -134,6 +136,12 @@ PageRange CompletedPages(const AttentionSequence& s) {
 void WriteKv(const KernelTable& kernels, ThreadPool& pool,
              std::span<const AttentionSequence> sequences, MatrixView<const float> k,
              MatrixView<const float> v) {
+  WriteKv(kernels, pool, sequences, k, v, KvScales{});
+}
+
+void WriteKv(const KernelTable& kernels, ThreadPool& pool,
+             std::span<const AttentionSequence> sequences, MatrixView<const float> k,
+             MatrixView<const float> v, const KvScales& scales) {
   int rows = 0;
   for (const AttentionSequence& s : sequences) rows += s.rows;
   const auto write = [&](const AttentionSequence& s, int page) {
@@ -167,7 +175,7 @@ void WriteKv(const KernelTable& kernels, ThreadPool& pool,
         for (int head = 0; head < s.kv.layout.kv_heads; ++head, ++number) {
           if (number % threads != thread) continue;
           scratch.resize(static_cast<size_t>(kPageTokens * s.kv.layout.head_dim));
-          SealHead(*kernels.attention, s.kv, page, head, scratch.data());
+          SealHead(*kernels.attention, s.kv, page, head, scales, scratch.data());
         }
       }
     }

@@ -8,6 +8,7 @@
 #include "kernels/activations_layout.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_kernels.h"
+#include "kernels/outliers.h"
 #include "kernels/panel_layout.h"
 #include "kernels/work_shares.h"
 #include "platform/cpu.h"
@@ -99,6 +100,7 @@ MatmulJob MakeJob(const MatmulTask& task, Act act, const ActivationBlock& x,
       static_cast<size_t>(w.cols() / layout.block) * static_cast<size_t>(layout.chunk_bytes);
   job.y = task.y.data;
   job.y_stride = task.y.stride;
+  job.row_scale = w.row_scales();
   job.bias = task.bias;
   job.accumulate = task.accumulate;
   const ActNeeds needs = w.Needs(act);
@@ -113,11 +115,10 @@ MatmulJob MakeJob(const MatmulTask& task, Act act, const ActivationBlock& x,
 
 }  // namespace
 
-void Matmul(const KernelTable& kernels, ThreadPool& pool, Act act, const ActivationBlock& x,
-            std::span<const MatmulTask> tasks, std::optional<std::span<const int>> token_rows) {
-  const std::vector<TokenRun> runs =
-      token_rows ? ListedRows(*token_rows, x.floats().rows) : AllRows(x.floats().rows);
-  if (runs.empty()) return;
+namespace {
+
+void Multiply(const KernelTable& kernels, ThreadPool& pool, Act act, const ActivationBlock& x,
+              std::span<const MatmulTask> tasks, const std::vector<TokenRun>& runs) {
   const int tokens = runs.back().y_row + runs.back().count;
 
   std::vector<WorkItem> items;
@@ -147,6 +148,17 @@ void Matmul(const KernelTable& kernels, ThreadPool& pool, Act act, const Activat
       RunUnit(items, unit);
     }
   });
+}
+
+}  // namespace
+
+void Matmul(const KernelTable& kernels, ThreadPool& pool, Act act, const ActivationBlock& x,
+            std::span<const MatmulTask> tasks, std::optional<std::span<const int>> token_rows) {
+  const std::vector<TokenRun> runs =
+      token_rows ? ListedRows(*token_rows, x.floats().rows) : AllRows(x.floats().rows);
+  if (runs.empty()) return;
+  Multiply(kernels, pool, act, x, tasks, runs);
+  for (const MatmulTask& task : tasks) AddOutliers(pool, x, task, token_rows);
 }
 
 }  // namespace nibble

@@ -38,11 +38,19 @@ class PackedMatrix {
 
   // What this matrix needs of its input under an arithmetic (F32, F16, BF16 and FP8 weights always
   // compute as act=f32).
-  ActNeeds Needs(Act act) const { return NeedsOf(format_, act); }
-  static ActNeeds NeedsOf(Format format, Act act);
+  ActNeeds Needs(Act act) const { return NeedsOf(format_, act, input_); }
+  static ActNeeds NeedsOf(Format format, Act act, const ActForm& form = {});
+
+  // Factors of the rows [rows], applied behind the product, and what its input becomes before it.
+  // Neither is owned.
+  void SetRowScales(const float* scales) { row_scales_ = scales; }
+  const float* row_scales() const { return row_scales_; }
+  void SetInput(const ActForm& form) { input_ = form; }
+  const ActForm& input() const { return input_; }
 
   // Decodes one row (an embedding tied to the output is stored once). dst: cols floats, exactly
-  // the values of the format's reference decoder.
+  // the values of the format's reference decoder, times the row's scale. In the packed order of
+  // the columns.
   void DecodeRow(int row, float* dst) const;
 
  private:
@@ -50,6 +58,8 @@ class PackedMatrix {
   int rows_ = 0;
   int cols_ = 0;
   std::span<const std::byte> bytes_;
+  const float* row_scales_ = nullptr;
+  ActForm input_;
 };
 
 // y[t][r] = Σ_k w[r][k] · x[t][k] (+ bias[r]) (+ y[t][r] before, when accumulate).
@@ -60,10 +70,11 @@ struct MatmulTask {
   bool accumulate = false;
 };
 
-// Runs all tasks on one input in one parallel region. token_rows picks rows of x (y row i belongs
-// to x row token_rows[i]; an empty list computes nothing); absent: all rows in order. One element's
-// bits depend on its own weight row and its own x row only: not on the other tokens, tasks or the
-// number of threads.
+// Runs all tasks on one input, which has been prepared in their form, in one parallel region; where
+// the input has outliers, they are added behind it (kernels/outliers.h). token_rows picks rows of x
+// (y row i belongs to x row token_rows[i]; an empty list computes nothing); absent: all rows in
+// order. One element's bits depend on its own weight row and its own x row only: not on the other
+// tokens, tasks or the number of threads.
 void Matmul(const KernelTable& kernels, ThreadPool& pool, Act act, const ActivationBlock& x,
             std::span<const MatmulTask> tasks,
             std::optional<std::span<const int>> token_rows = std::nullopt);

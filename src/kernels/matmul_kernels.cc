@@ -1,15 +1,18 @@
 #include "kernels/matmul_kernels.h"
 
+#include <initializer_list>
+
 #include "base/check.h"
 #include "kernels/ref/matmul_ref.h"
 
 // The parts of one instruction set, defined by the objects compiled for it.
-#define NIBBLE_DECLARE_MATMUL(NS)               \
-  namespace nibble::NS {                        \
-  void AddBlockKernels(MatmulKernels& kernels); \
-  void AddSuperKernels(MatmulKernels& kernels); \
-  void AddFloatKernels(MatmulKernels& kernels); \
-  void AddQuantiser(MatmulKernels& kernels);    \
+#define NIBBLE_DECLARE_MATMUL(NS)                 \
+  namespace nibble::NS {                          \
+  void AddBlockKernels(MatmulKernels& kernels);   \
+  void AddSuperKernels(MatmulKernels& kernels);   \
+  void AddFloatKernels(MatmulKernels& kernels);   \
+  void AddGroupedKernels(MatmulKernels& kernels); \
+  void AddQuantiser(MatmulKernels& kernels);      \
   }
 
 #if defined(__x86_64__)
@@ -26,19 +29,17 @@ namespace {
 
 using AddPart = void (*)(MatmulKernels&);
 
-MatmulKernels Join(AddPart blocks, AddPart supers, AddPart floats, AddPart quantiser) {
+MatmulKernels Join(std::initializer_list<AddPart> parts) {
   MatmulKernels kernels{};
-  blocks(kernels);
-  supers(kernels);
-  floats(kernels);
-  quantiser(kernels);
+  for (const AddPart add : parts) add(kernels);
   return kernels;
 }
 
 }  // namespace
 
-#define NIBBLE_JOIN(NS) \
-  Join(NS::AddBlockKernels, NS::AddSuperKernels, NS::AddFloatKernels, NS::AddQuantiser)
+#define NIBBLE_JOIN(NS)                                                                       \
+  Join({NS::AddBlockKernels, NS::AddSuperKernels, NS::AddFloatKernels, NS::AddGroupedKernels, \
+        NS::AddQuantiser})
 
 const MatmulKernels& MatmulKernelsFor(Isa isa) {
   switch (isa) {

@@ -51,7 +51,8 @@ struct MatmulJob {
   size_t panel_bytes;
   float* y;
   ptrdiff_t y_stride;
-  const float* bias;  // or null
+  const float* row_scale;  // [rows] or null
+  const float* bias;       // or null
   bool accumulate;
   QuantisedRows q;  // act=int8
   const float* x;   // act=f32: row i at x + i * x_stride
@@ -75,8 +76,17 @@ struct QuantisedRowOut {
   int32_t* sum_pair16;
   int width;
 };
-// Quantises one row of `cols` floats by the definition in kernels/activations.h; group 32 or 256.
-using QuantiseFn = void (*)(const float* x, int cols, int group, const QuantisedRowOut& out);
+// How a row is cut into scales: each group has its own (32 or 256 depths), or, with groups of 32,
+// the whole row has one, of its own largest magnitude or a given one.
+struct QuantiseRule {
+  int group = 32;
+  bool whole_row = false;
+  float row_scale = 0;  // whole_row: this one; 0: the row's own
+};
+// Quantises one row of `cols` floats by the definition in kernels/activations.h. With a given scale
+// no |x| may be above 127 scales.
+using QuantiseFn = void (*)(const float* x, int cols, const QuantiseRule& rule,
+                            const QuantisedRowOut& out);
 
 struct MatmulKernels {
   PanelFn int8[kFormatCount];  // null where the format computes as act=f32 only

@@ -39,6 +39,7 @@ class MatmulFormatTest : public ::testing::TestWithParam<Format> {
   std::vector<int> Depths() const {
     if (Block() == 1) return {1, 31, 576, 640};
     if (Block() == 256) return {256, 768, 1536, 2304};
+    if (Block() == 128) return {128, 384, 640, 2176};
     return {Block(), 3 * Block(), 576, 640, 2112};
   }
 };
@@ -233,7 +234,7 @@ TEST_P(MatmulFormatTest, AnEmptyListOfTokensComputesNothing) {
 TEST_P(MatmulFormatTest, WidthsOfSmallModels) {
   ThreadPool pool(2);
   for (const int rows : {576, 640, 1536}) {
-    const int cols = Block() == 256 ? 768 : rows == 640 ? 640 : 576;
+    const int cols = Block() == 256 ? 768 : rows == 640 || Block() == 128 ? 640 : 576;
     const MatmulCase c(GetParam(), rows, cols, 19, pool);
     const std::vector<float> x = RandomInput(9, cols, 4);
     for (const Act act : Acts()) {

@@ -49,6 +49,12 @@ inline std::vector<size_t> F16Fields(Format format) {
     case Format::kQ8_0:
     case Format::kIq4Nl:
     case Format::kIq4Xs:
+    case Format::kW4G32:
+    case Format::kW4G64:
+    case Format::kW4G128:
+    case Format::kW8G32:
+    case Format::kW8G64:
+    case Format::kW8G128:
       return {0};
     case Format::kQ4_1:
     case Format::kQ5_1:

@@ -96,9 +96,11 @@ PackedMatrix PackedMatrix::Pack(Format format, int rows, int cols,
   return matrix;
 }
 
-ActNeeds PackedMatrix::NeedsOf(Format format, Act act) {
-  const int group = act == Act::kF32 ? 0 : PanelLayoutOf(format).act_group;
-  return {.f32 = group == 0, .group32 = group == 32, .group256 = group == 256};
+ActNeeds PackedMatrix::NeedsOf(Format format, Act act, const ActForm& form) {
+  const bool floats = form.IsInt8() ? false : act == Act::kF32;
+  const int group = floats ? 0 : PanelLayoutOf(format).act_group;
+  return {
+      .f32 = group == 0, .group32 = group == 32, .group256 = group == 256, .copy = form.Copies()};
 }
 
 void PackedMatrix::DecodeRow(int row, float* dst) const {
@@ -108,6 +110,8 @@ void PackedMatrix::DecodeRow(int row, float* dst) const {
       format_, layout, bytes + static_cast<size_t>(row / kPanelRows) * PanelBytes(layout, cols_),
       row % kPanelRows};
   panel_row.Decode(cols_, dst);
+  if (row_scales_ == nullptr) return;
+  for (int c = 0; c < cols_; ++c) dst[c] *= row_scales_[row];
 }
 
 }  // namespace nibble

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "format/fp4.h"
+#include "format/grouped_quants.h"
 #include "format/iq4.h"
 #include "format/kquants.h"
 #include "format/legacy_quants.h"
@@ -96,6 +97,23 @@ void ByteCodes(const FourRows& rows) {
   }
 }
 
+template <int kGroup>
+void GroupedCodes(const FourRows& rows) {
+  using Block4 = BlockW4<kGroup>;
+  for (int g = 0; g < kGroup / 32; ++g) {
+    CopyNibbles(rows, offsetof(Block4, qs) + static_cast<size_t>(g) * 16, g * 4);
+  }
+}
+
+template <int kGroup>
+void GroupedByteCodes(const FourRows& rows) {
+  using Block8 = BlockW8<kGroup>;
+  for (int i = 0; i < kGroup / 16; ++i) {
+    const Quad quad = rows.Load(offsetof(Block8, qs) + static_cast<size_t>(i) * 16);
+    for (int v = 0; v < 4; ++v) rows.Store(i * 4 + v, quad.word[v]);
+  }
+}
+
 void Q2KCodes(const FourRows& rows) {
   for (int half = 0; half < 2; ++half) {
     SplitCrumbs(rows, offsetof(BlockQ2K, qs) + static_cast<size_t>(half) * 32, half * 8, 2);
@@ -174,6 +192,12 @@ void F16Side(const std::byte* block, int row, uint8_t* side) {
   if constexpr (requires(Block b) { b.m; }) {
     PutHalf(block + offsetof(Block, m), row, side + kHalves);
   }
+}
+
+void GroupedSide(const std::byte* block, int row, uint8_t* side) {
+  using Block = BlockW4<32>;  // all begin alike
+  PutHalf(block + offsetof(Block, d), row, side);
+  PutBytes<1>(block + offsetof(Block, z), row, side + kHalves);
 }
 
 void Mxfp4Side(const std::byte* block, int row, uint8_t* side) {
@@ -278,6 +302,18 @@ PackChunkFn ChunkPacker(Format format) {
       return PackChunk<Format::kMxfp4, Mxfp4Side, NibbleCodes<BlockMxfp4>>;
     case Format::kNvfp4:
       return PackChunk<Format::kNvfp4, Nvfp4Side, Nvfp4Codes>;
+    case Format::kW4G32:
+      return PackChunk<Format::kW4G32, GroupedSide, GroupedCodes<32>>;
+    case Format::kW4G64:
+      return PackChunk<Format::kW4G64, GroupedSide, GroupedCodes<64>>;
+    case Format::kW4G128:
+      return PackChunk<Format::kW4G128, GroupedSide, GroupedCodes<128>>;
+    case Format::kW8G32:
+      return PackChunk<Format::kW8G32, GroupedSide, GroupedByteCodes<32>>;
+    case Format::kW8G64:
+      return PackChunk<Format::kW8G64, GroupedSide, GroupedByteCodes<64>>;
+    case Format::kW8G128:
+      return PackChunk<Format::kW8G128, GroupedSide, GroupedByteCodes<128>>;
     case Format::kF32:
     case Format::kF16:
     case Format::kBF16:

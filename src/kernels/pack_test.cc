@@ -7,6 +7,7 @@
 
 #include "base/math.h"
 #include "format/fp4.h"
+#include "format/grouped_quants.h"
 #include "format/iq4.h"
 #include "format/kquants.h"
 #include "format/legacy_quants.h"
@@ -97,6 +98,21 @@ FileBlock Nvfp4(const std::byte* bytes) {
   return out;
 }
 
+template <class Block>
+FileBlock Grouped(const std::byte* bytes) {
+  const auto block = Load<Block>(bytes);
+  FileBlock out;
+  constexpr size_t kGroup =
+      std::is_same_v<Block, BlockW8<sizeof block.qs>> ? sizeof block.qs : 2 * sizeof block.qs;
+  for (size_t i = 0; i < kGroup; ++i) {
+    const uint8_t pair = block.qs[i / 32 * 16 + i % 16];
+    out.codes[i] = sizeof block.qs == kGroup ? block.qs[i] : i % 32 < 16 ? pair & 15 : pair >> 4;
+  }
+  std::memcpy(&out.side.d, block.d, sizeof block.d);
+  out.side.zero = block.z;
+  return out;
+}
+
 FileBlock Read(Format format, const std::byte* bytes) {
   switch (format) {
     case Format::kQ4_0:
@@ -127,6 +143,18 @@ FileBlock Read(Format format, const std::byte* bytes) {
       return Iq4Xs(bytes);
     case Format::kNvfp4:
       return Nvfp4(bytes);
+    case Format::kW4G32:
+      return Grouped<BlockW4<32>>(bytes);
+    case Format::kW4G64:
+      return Grouped<BlockW4<64>>(bytes);
+    case Format::kW4G128:
+      return Grouped<BlockW4<128>>(bytes);
+    case Format::kW8G32:
+      return Grouped<BlockW8<32>>(bytes);
+    case Format::kW8G64:
+      return Grouped<BlockW8<64>>(bytes);
+    case Format::kW8G128:
+      return Grouped<BlockW8<128>>(bytes);
     default:
       ADD_FAILURE() << "no blocks";
       return {};
@@ -175,6 +203,9 @@ void PutSide(SideKind kind, int row, const RowSide& from, uint8_t* side) {
       return;
     case SideKind::kF16Min:
       return PutHalf(row, from.m, side + 32);
+    case SideKind::kF16Zero:
+      array(0) = from.zero;
+      return;
     case SideKind::kE8M0:
       side[row] = from.scales[0];
       return;

@@ -31,7 +31,7 @@ enum class CodePlanes : uint8_t {
   kNibbleCrumb,  // code = nibble | crumb << 4
   kCrumb,
   kCrumbBit,  // code = crumb | bit << 2
-  kByte,      // stored xor 0x80: unsigned, offset 128
+  kByte,      // unsigned; Q8_0 is stored xor 0x80, offset 128
 };
 
 // Which number a code stands for: code - zero, or an entry of a table.
@@ -42,6 +42,7 @@ enum class SideKind : uint8_t {
   kNone,
   kF16,       // d[16]
   kF16Min,    // d[16], m[16]
+  kF16Zero,   // d[16], u8 z[16]: codes stand for code − z; one d and z for the whole chunk
   kE8M0,      // e[16]
   kUe4m3,     // e[4][16]
   kK6Min,     // d[16], dmin[16], lo[8][16] = sc & 15 | (mn & 15) << 4, hi[4][16]: of groups g and
@@ -58,7 +59,7 @@ struct PanelLayout {
   SideKind side;
   CodeTable table;
   int block;      // depths of a chunk
-  int group;      // depths that share a scale: 16 or 32
+  int group;      // depths that share a scale: 16 or 32 (grouped formats: 32 of their group)
   int act_group;  // depths that share an activation scale under act=int8: 32, 256; 0: act=f32 only
   int log2_zero;  // the unsigned operand of the integer dot is value + 2^log2_zero; -1: value
   int chunk_bytes;
@@ -66,6 +67,7 @@ struct PanelLayout {
   constexpr bool has_min() const {
     return side == SideKind::kF16Min || side == SideKind::kK6Min || side == SideKind::kK4Min;
   }
+  constexpr bool has_zero() const { return side == SideKind::kF16Zero; }
   constexpr int zero() const { return log2_zero < 0 ? 0 : 1 << log2_zero; }
   // Bytes of the codes of 32 depths.
   constexpr int group32_bytes() const {
@@ -136,6 +138,18 @@ static constexpr PanelLayout PanelLayoutOf(Format format) {
       return {P::kNibble, S::kE8M0, T::kE2M1, 32, 32, 32, 4, 272};
     case Format::kNvfp4:
       return {P::kNibble, S::kUe4m3, T::kE2M1, 64, 16, 32, 4, 576};
+    case Format::kW4G32:
+      return {P::kNibble, S::kF16Zero, T::kLinear, 32, 32, 32, -1, 304};
+    case Format::kW4G64:
+      return {P::kNibble, S::kF16Zero, T::kLinear, 64, 32, 32, -1, 560};
+    case Format::kW4G128:
+      return {P::kNibble, S::kF16Zero, T::kLinear, 128, 32, 32, -1, 1072};
+    case Format::kW8G32:
+      return {P::kByte, S::kF16Zero, T::kLinear, 32, 32, 32, -1, 560};
+    case Format::kW8G64:
+      return {P::kByte, S::kF16Zero, T::kLinear, 64, 32, 32, -1, 1072};
+    case Format::kW8G128:
+      return {P::kByte, S::kF16Zero, T::kLinear, 128, 32, 32, -1, 2096};
   }
   return {};
 }

@@ -27,6 +27,9 @@ void PanelRow::Values(int chunk_index, int group32, int16_t values[32]) const {
             chunk(chunk_index) + layout.side_bytes() + layout.group32_bytes() * group32, row,
             codes);
   ValuesOfCodes(layout, codes, values);
+  if (!layout.has_zero()) return;
+  const int zero = Side(chunk_index).zero;
+  for (int k = 0; k < 32; ++k) values[k] = static_cast<int16_t>(values[k] - zero);
 }
 
 void PanelRow::Decode(int cols, float* dst) const {

@@ -20,7 +20,7 @@ struct PanelRow {
     return panel + static_cast<size_t>(i) * static_cast<size_t>(layout.chunk_bytes);
   }
   RowSide Side(int chunk_index) const { return LoadSide(layout.side, row, chunk(chunk_index)); }
-  // Values without scale of 32 depths of a chunk.
+  // Values without scale of 32 depths of a chunk, a zero of their group subtracted.
   void Values(int chunk_index, int group32, int16_t values[32]) const;
 
   // Decodes all of cols depths, exactly the format's floats.

@@ -49,6 +49,7 @@ int Groups(SideKind kind) {
     case SideKind::kNone:
     case SideKind::kF16:
     case SideKind::kF16Min:
+    case SideKind::kF16Zero:
     case SideKind::kE8M0:
       return 1;
     default:
@@ -71,6 +72,7 @@ RowSide LoadSide(SideKind kind, int row, const uint8_t* side) {
     out.m = LoadF16(rest, row);
     rest += kF16ArrayBytes;
   }
+  if (kind == SideKind::kF16Zero) out.zero = rest[row];
   for (int g = 0; g < Groups(kind); ++g) {
     if (kind == SideKind::kK6Min) {
       out.scales[g] = GetSixBit(rest, row, K6MinPlace(g));
@@ -96,6 +98,7 @@ float ScaleOf(SideKind kind, const RowSide& row_side, int g) {
       return 1.0f;
     case SideKind::kF16:
     case SideKind::kF16Min:
+    case SideKind::kF16Zero:
       return d;
     case SideKind::kE8M0:
       return E8M0ToF32Half(row_side.scales[0]);

@@ -10,7 +10,8 @@ namespace nibble {
 // group (six-bit signed ones without their −32).
 struct RowSide {
   uint16_t d = 0;
-  uint16_t m = 0;  // or dmin
+  uint16_t m = 0;    // or dmin
+  uint8_t zero = 0;  // kF16Zero
   uint8_t scales[16] = {};
   uint8_t mins[16] = {};
 };

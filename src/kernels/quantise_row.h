@@ -6,8 +6,8 @@
 #include "kernels/matmul_kernels.h"
 
 // The quantisation of activation rows (definition in kernels/activations.h), shared by the scalar
-// twin and the vector kernels. They differ in `Group` only, whose integer operations are exact and
-// whose float operations are one per element, so that all give the same bits.
+// twin and the vector kernels. They differ in two functions only, whose integer operations are
+// exact and whose float operations are one per element, so that all give the same bits.
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 
@@ -56,22 +56,42 @@ void PutSums(const int32_t* sums, int begin, int group, float scale, const Quant
   }
 }
 
-// Group(x, n, stride, codes, sums) writes n codes of n floats (a multiple of 16, at most 256), four
-// depths each `stride` bytes, and the sum of each 16; returns their scale.
-template <float (*Group)(const float*, int, ptrdiff_t, int8_t*, int32_t*)>
-void QuantiseRow(const float* x, int cols, int group, const QuantisedRowOut& out) {
-  for (int begin = 0, g = 0; begin < cols; begin += group, ++g) {
-    alignas(64) float padded[256];
-    const float* src = x + begin;
-    if (cols - begin < group) {
-      for (int i = 0; i < group; ++i) padded[i] = begin + i < cols ? src[i] : 0.0f;
-      src = padded;
+// Of a row with one scale.
+inline GroupScale ScaleOfRow(int32_t max_bits, float given) {
+  if (max_bits >= kInfinityBits || given == 0.0f) return ScaleOfGroup(max_bits);
+  return {given, 1.0f / given};
+}
+
+// MaxBits(x, n) is the largest magnitude of n floats, as bits. Codes(x, n, scale, stride, codes,
+// sums) writes n codes of n floats, four depths each `stride` bytes, and the sum of each 16. n is a
+// multiple of 16, at most 256.
+template <int32_t (*MaxBits)(const float*, int),
+          void (*Codes)(const float*, int, GroupScale, ptrdiff_t, int8_t*, int32_t*)>
+void QuantiseRow(const float* x, int cols, const QuantiseRule& rule, const QuantisedRowOut& out) {
+  const int group = rule.group;
+  alignas(64) float padded[256];
+  const auto group_at = [&](int begin) {
+    if (cols - begin >= group) return x + begin;
+    for (int i = 0; i < group; ++i) padded[i] = begin + i < cols ? x[begin + i] : 0.0f;
+    return static_cast<const float*>(padded);
+  };
+  GroupScale scale{};
+  if (rule.whole_row) {
+    int32_t max_bits = 0;
+    for (int begin = 0; begin < cols; begin += group) {
+      const int32_t bits = MaxBits(group_at(begin), group);
+      max_bits = bits > max_bits ? bits : max_bits;
     }
+    scale = ScaleOfRow(max_bits, rule.row_scale);
+  }
+  for (int begin = 0, g = 0; begin < cols; begin += group, ++g) {
+    const float* src = group_at(begin);
+    if (!rule.whole_row) scale = ScaleOfGroup(MaxBits(src, group));
     int32_t sums[16];
-    const float scale = Group(src, group, ptrdiff_t{4} * out.width,
-                              out.codes + static_cast<ptrdiff_t>(begin) * out.width, sums);
-    out.scale[g * out.width] = scale;
-    PutSums(sums, begin, group, scale, out);
+    Codes(src, group, scale, ptrdiff_t{4} * out.width,
+          out.codes + static_cast<ptrdiff_t>(begin) * out.width, sums);
+    out.scale[g * out.width] = scale.scale;
+    PutSums(sums, begin, group, scale.scale, out);
   }
 }
 

@@ -13,7 +13,8 @@ void SealScalar(const SealBlock& block) {
     return;
   }
   DecodeKv(block.open, block.side, block.from, 0, block.head_dim, block.scratch);
-  EncodeKv(block.format, block.side, block.scratch, block.head_dim, block.to, block.page_float);
+  EncodeKv(block.format, block.side, block.scratch, block.head_dim, block.to, block.page_float,
+           block.given_scale);
 }
 
 }  // namespace nibble

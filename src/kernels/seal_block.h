@@ -16,6 +16,7 @@ struct SealBlock {
   float* scratch = nullptr;         // [kPageTokens · head_dim]
   std::byte* to = nullptr;          // KvBlockBytes(format, …)
   float* page_float = nullptr;      // written where the format has one
+  float given_scale = 0;            // fp8: in place of the block's own; 0: none
 };
 
 // By the codec of format/kv_codec.h. The kernels of all instruction sets store the same bytes.

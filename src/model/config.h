@@ -33,6 +33,8 @@ struct LayerConfig {
   int window = 0;             // 0: global attention
   int rope = -1;              // index into ModelConfig::ropes; -1: no rotation in this layer
   float attention_scale = 0;  // 0: ModelConfig::attention_scale (gpt2 may scale by 1 / layer)
+  float key_scale = 0;        // of an fp8 cache, from a quantised checkpoint; 0: it has none
+  float value_scale = 0;
 };
 
 // A decoder-only transformer as data: what differs between architectures is here, not in code.

@@ -10,6 +10,7 @@
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/hadamard.h"
+#include "kernels/kv_scales.h"
 #include "kernels/matmul.h"
 #include "model/config/model_file.h"
 #include "model/packed_decoder.h"
@@ -158,13 +159,30 @@ float* PackedDecoder::HiddenRow(int row) const {
   return hidden;
 }
 
-void PackedDecoder::Prepare(int layer, std::string_view name, MatrixView<const float> x,
-                            std::span<const MatmulTask> tasks,
-                            FunctionRef<void(int row)> make_row) {
-  ActNeeds needs;
-  for (const MatmulTask& task : tasks) needs = needs | task.weights->Needs(options_.act);
-  workspace_.activations.Prepare(kernels_, pool_, x, needs, make_row);
-  if (tap_ != nullptr) tap_->Input(layer, name, x);
+void PackedDecoder::Multiply(int layer, std::string_view name, MatrixView<const float> x,
+                             std::span<const MatmulTask> tasks,
+                             FunctionRef<void(int row)> make_row) {
+  const auto run = [&](std::span<const MatmulTask> alike, bool first) {
+    ActNeeds needs;
+    for (const MatmulTask& task : alike) needs = needs | task.weights->Needs(options_.act);
+    workspace_.activations.Prepare(kernels_, pool_, x, needs,
+                                   first ? make_row : FunctionRef<void(int row)>(),
+                                   alike.front().weights->input());
+    if (first && tap_ != nullptr) tap_->Input(layer, name, x);
+    Matmul(kernels_, pool_, options_.act, workspace_.activations, alike);
+  };
+  const auto wants = [](const ActForm& form) {
+    return [&form](const MatmulTask& task) { return task.weights->input() == form; };
+  };
+  if (std::ranges::all_of(tasks, wants(tasks.front().weights->input()))) return run(tasks, true);
+  // Linears of a quantised checkpoint may each want the input in a form of their own.
+  std::vector<MatmulTask> left(tasks.begin(), tasks.end());
+  for (bool first = true; !left.empty(); first = false) {
+    const ActForm form = left.front().weights->input();
+    const auto others = std::stable_partition(left.begin(), left.end(), wants(form));
+    run(std::span(left.begin(), others), first);
+    left.erase(left.begin(), others);
+  }
 }
 
 void PackedDecoder::AddToHidden(int layer, std::string_view name, const PackedLinear& linear,
@@ -175,8 +193,7 @@ void PackedDecoder::AddToHidden(int layer, std::string_view name, const PackedLi
                                        .y = normed ? Normed() : Hidden(),
                                        .bias = linear.bias,
                                        .accumulate = !normed}};
-  Prepare(layer, name, x, tasks, make_row);
-  Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
+  Multiply(layer, name, x, tasks, make_row);
   pending_norm_ = normed ? &norm : nullptr;
 }
 
@@ -188,11 +205,10 @@ void PackedDecoder::RunQkv(int layer) {
   const std::array tasks = {MatmulTask{.weights = &q.weight, .y = Query(), .bias = q.bias},
                             MatmulTask{.weights = &k.weight, .y = Key(), .bias = k.bias},
                             MatmulTask{.weights = &v.weight, .y = Value(), .bias = v.bias}};
-  Prepare(layer, "qkv", Normed(), tasks, [&](int row) {
+  Multiply(layer, "qkv", Normed(), tasks, [&](int row) {
     NormRow(weights[Norm::kAttention], HiddenRow(row), config_.width, Normed().row(row));
   });
   pending_norm_ = nullptr;
-  Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
   PlaceHeads(layer);
 }
 
@@ -247,11 +263,10 @@ void PackedDecoder::RunGateUp(int layer) {
       MatmulTask{.weights = &up.weight, .y = gated ? second : inner, .bias = up.bias},
       MatmulTask{.weights = &gate.weight, .y = inner, .bias = gate.bias}};
   const auto used = std::span(tasks).first(gated ? 2 : 1);
-  Prepare(layer, "gate_up", Normed(), used, [&](int row) {
+  Multiply(layer, "gate_up", Normed(), used, [&](int row) {
     NormRow(weights[Norm::kFfn], HiddenRow(row), config_.width, Normed().row(row));
   });
   pending_norm_ = nullptr;
-  Matmul(kernels_, pool_, options_.act, workspace_.activations, used);
 }
 
 void PackedDecoder::RunDown(int layer) {
@@ -302,7 +317,11 @@ void PackedDecoder::KeepRows(std::span<const int> rows) {
 void PackedDecoder::RunLayer(int layer, std::span<const KvGroup> groups, const RaggedBatch& batch) {
   RunQkv(layer);
   PlaceSequences(layer, groups, batch);
-  WriteKv(kernels_, pool_, sequences_, Key(), Value());
+  const LayerConfig& own = config_.layers[static_cast<size_t>(layer)];
+  // A rotation spreads what the checkpoint's scales were made for.
+  const bool rotate = places_[static_cast<size_t>(layer)].rotate;
+  const KvScales scales = rotate ? KvScales{} : KvScales{own.key_scale, own.value_scale};
+  WriteKv(kernels_, pool_, sequences_, Key(), Value(), scales);
   // After the last layer's keys and values only rows whose logits are wanted go on: of a chunk in
   // the middle of a prompt none, of its end one.
   if (layer + 1 == static_cast<int>(config_.layers.size())) {
@@ -325,12 +344,11 @@ void PackedDecoder::Head(std::span<const int> rows, LogitsSink& sink) {
     const View logits = DenseView(workspace_.logits, count, config_.vocabulary);
     const std::array tasks = {
         MatmulTask{.weights = &head, .y = logits, .bias = weights_.output.bias}};
-    Prepare(-1, "head", input, tasks, [&](int i) {
+    Multiply(-1, "head", input, tasks, [&](int i) {
       const auto index = static_cast<int>(first) + i;
       const int row = kept_rows_ ? index : rows[static_cast<size_t>(index)];
       NormRow(weights_.output_norm, HiddenRow(row), config_.width, input.row(i));
     });
-    Matmul(kernels_, pool_, options_.act, workspace_.activations, tasks);
     if (config_.final_soft_cap > 0) SoftCap(kernels_, pool_, config_.final_soft_cap, logits);
     sink.Rows(static_cast<int>(first), logits);
   }

@@ -102,7 +102,7 @@ Status LayerRunner::Impl::Reserve() {
   WorkspaceShape shape =
       MakeWorkspaceShape(config_, file_.tensors(), options_.act, options_.max_rows, pool_.size());
   shape.logit_rows = 0;
-  shape.needs = {.f32 = true};
+  shape.needs = shape.needs | ActNeeds{.f32 = true};
   shape_ = shape;
   workspace_bytes_ = Workspace::Bytes(config_, shape) + Workspace::RopeBytes(config_, shape);
   NIBBLE_RETURN_IF_ERROR(workspace_.Reserve(config_, shape));

@@ -65,8 +65,9 @@ class PackedDecoder : public Decoder {
   void NormRow(const PackedNorm& norm, const float* x, int n, float* y) const;
   // Row r of the residual stream, complete: what AddToHidden left behind is added first.
   float* HiddenRow(int row) const;
-  void Prepare(int layer, std::string_view name, MatrixView<const float> x,
-               std::span<const MatmulTask> tasks, FunctionRef<void(int row)> make_row = {});
+  // Runs linears that share an input. make_row makes a row of it first.
+  void Multiply(int layer, std::string_view name, MatrixView<const float> x,
+                std::span<const MatmulTask> tasks, FunctionRef<void(int row)> make_row = {});
   // hidden += linear(x). Where the model has a norm between, the sum is left to the next use of a
   // row (HiddenRow), which reads it anyway.
   void AddToHidden(int layer, std::string_view name, const PackedLinear& linear,

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "container/hf_linear.h"
 #include "platform/memory.h"
 #include "platform/thread_pool.h"
 
@@ -43,6 +44,8 @@ class Packer {
 
  private:
   Result<PackedMatrix> Transposed(const MatrixRef& ref, std::span<std::byte> dst);
+  Result<PackedMatrix> Joined(const MatrixRef& ref);
+  const int32_t* Order(const HfLinear& linear);
   const float* Vector(const VectorRef& ref, float add);
   PackedNorm PackNorm(const NormRef& ref);
   Status PackLinear(const LinearRef& ref, PackedLinear& linear);
@@ -56,6 +59,9 @@ class Packer {
   ThreadPool* pool_ = nullptr;
   size_t used_ = 0;
   size_t scratch_bytes_ = 0;
+  // The last permutation: queries, keys and values usually have one in common.
+  const HfLinear* last_ordered_ = nullptr;
+  const int32_t* last_order_ = nullptr;
 };
 
 std::span<std::byte> Packer::Take(size_t bytes) {
@@ -91,8 +97,56 @@ Result<PackedMatrix> Packer::Transposed(const MatrixRef& ref, std::span<std::byt
   return PackedMatrix::Pack(format, ref.rows, ref.cols, rows, dst, *pool_);
 }
 
+const int32_t* Packer::Order(const HfLinear& linear) {
+  if (linear.order.empty()) return nullptr;
+  if (last_ordered_ != nullptr && last_ordered_->order == linear.order) return last_order_;
+  const size_t bytes = linear.order.size() * sizeof(int32_t);
+  const std::span<std::byte> dst = Take(bytes);
+  last_ordered_ = &linear;
+  last_order_ = linear.order.data();
+  if (pool_ != nullptr) {
+    std::memcpy(dst.data(), linear.order.data(), bytes);
+    last_order_ = reinterpret_cast<const int32_t*>(dst.data());
+  }
+  return last_order_;
+}
+
+// A quantised linear of a checkpoint: its rows are made in its format's blocks first.
+Result<PackedMatrix> Packer::Joined(const MatrixRef& ref) {
+  const HfLinear& linear = *ref.tensor->linear;
+  const auto rows = static_cast<size_t>(ref.rows);
+  const std::span<std::byte> dst = Take(PackedMatrix::Bytes(linear.format, ref.rows, ref.cols));
+  const int32_t* order = Order(linear);
+  const std::span<std::byte> scales =
+      linear.row_scales ? Take(rows * sizeof(float)) : std::span<std::byte>();
+  const size_t row_bytes = TraitsOf(linear.format).RowBytes(static_cast<size_t>(ref.cols));
+  scratch_bytes_ = std::max(scratch_bytes_, row_bytes * rows);
+  if (pool_ == nullptr) return PackedMatrix{};
+  NIBBLE_TRY(AlignedBuffer scratch, AlignedBuffer::Allocate(row_bytes * rows));
+  pool_->ParallelFor(ref.rows, 16, [&](int64_t begin, int64_t end, int) {
+    DecodeHfRows(linear, ref.first_row + static_cast<int>(begin), static_cast<int>(end - begin),
+                 scratch.data() + static_cast<size_t>(begin) * row_bytes);
+  });
+  PackedMatrix packed = PackedMatrix::Pack(
+      linear.format, ref.rows, ref.cols, std::span(scratch.data(), row_bytes * rows), dst, *pool_);
+  if (linear.row_scales) {
+    auto* factors = reinterpret_cast<float*>(scales.data());
+    HfRowScales(linear, ref.first_row, ref.rows, factors);
+    packed.SetRowScales(factors);
+  }
+  packed.SetInput(InputForm(*ref.tensor, order));
+  // Every part of a fused linear touches words of the others: the last one gives them back.
+  if (ref.first_row + ref.rows == linear.rows) {
+    for (const SourceTensor* part : {linear.parts.codes, linear.parts.scales}) {
+      Drop(*part, part->bytes);
+    }
+  }
+  return packed;
+}
+
 Result<PackedMatrix> Packer::Matrix(const MatrixRef& ref) {
   if (!ref) return PackedMatrix{};
+  if (ref.tensor->linear != nullptr) return Joined(ref);
   const Format format = *ref.tensor->format;
   const std::span<std::byte> dst = Take(PackedMatrix::Bytes(format, ref.rows, ref.cols));
   if (ref.transposed) {
@@ -158,6 +212,39 @@ Status Packer::Pack(ModelWeights& weights) {
 }
 
 }  // namespace
+
+ActForm InputForm(const SourceTensor& tensor, const int32_t* order) {
+  using Kind = HfInput::Kind;
+  ActForm form;
+  if (tensor.linear == nullptr) return form;
+  const HfLinear& linear = *tensor.linear;
+  form.order = order != nullptr || linear.order.empty() ? order : linear.order.data();
+  const bool integers = TraitsOf(linear.format).activation_group != 0;
+  switch (linear.input.kind) {
+    case Kind::kUsual:
+      break;
+    case Kind::kF8Token:
+      form.scheme = ActScheme::kF8Token;
+      break;
+    case Kind::kF8Static:
+      form.scheme = ActScheme::kF8Static;
+      form.scale = linear.input.scale;
+      break;
+    // A weight that had to be decoded to floats takes its input in floats as well.
+    case Kind::kInt8Token:
+      if (integers) form.scheme = ActScheme::kInt8Token;
+      break;
+    case Kind::kInt8Static:
+      if (integers) form.scheme = ActScheme::kInt8Static;
+      if (integers) form.scale = linear.input.scale;
+      break;
+    case Kind::kInt8Outliers:
+      if (integers) form.scheme = ActScheme::kInt8Outliers;
+      if (integers) form.threshold = linear.input.threshold;
+      break;
+  }
+  return form;
+}
 
 WeightSizes MeasureWeights(const ModelFile& file, OutputChoice output) {
   Packer packer(file, output);

@@ -19,6 +19,10 @@ struct PackedLinear {
   const float* bias = nullptr;  // [rows] or none
 };
 
+// What the input of a checkpoint's quantised linear becomes. order: its permutation where that is
+// kept; null in a plan stands for the linear's own.
+ActForm InputForm(const SourceTensor& tensor, const int32_t* order = nullptr);
+
 struct PackedNorm {
   const float* weight = nullptr;
   const float* bias = nullptr;  // LayerNorm only

@@ -85,7 +85,8 @@ WorkspaceShape MakeWorkspaceShape(const ModelConfig& config, const ModelTensors&
   shape.logit_rows = std::min(static_cast<int>(block), max_rows);
   const auto add = [&](const MatrixRef& matrix) {
     if (!matrix) return;
-    shape.needs = shape.needs | PackedMatrix::NeedsOf(*matrix.tensor->format, act);
+    shape.needs =
+        shape.needs | PackedMatrix::NeedsOf(*matrix.tensor->format, act, InputForm(*matrix.tensor));
     shape.max_inputs = std::max(shape.max_inputs, matrix.cols);
   };
   for (const LayerTensors& layer : tensors.layers) {

@@ -97,7 +97,7 @@ Status ForPieces(const TensorChoice& choice, const TensorStore& store,
 
 // Gives the pages of a source tensor that has been read back to the system.
 void DropPages(const ModelFile& model, const TensorView& view) {
-  if (view.tensor == nullptr) return;
+  if (view.tensor == nullptr || view.tensor->linear != nullptr) return;
   const MappedFile& file = model.files()[static_cast<size_t>(view.tensor->file)];
   const std::span<const std::byte> bytes = view.tensor->bytes;
   file.Drop(static_cast<size_t>(bytes.data() - file.bytes().data()), bytes.size());

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "container/hf_linear.h"
 #include "model/config/architecture.h"
 #include "model/config/model_file.h"
 #include "model/rope_frequencies.h"
@@ -156,6 +157,8 @@ void TensorView::ReadRow(uint64_t row, float* out) const {
     for (size_t c = 0; c < count; ++c) {
       traits.decode(bytes + traits.RowBytes(c * stride + static_cast<size_t>(row)), out + c, 1);
     }
+  } else if (tensor->linear != nullptr) {
+    DequantiseHfRows(*tensor->linear, static_cast<int>(StoredRow(row)), 1, out);
   } else {
     traits.decode(tensor->bytes.data() + StoredRow(row) * traits.RowBytes(count), out, count);
   }

@@ -24,7 +24,10 @@ struct TensorView {
   float add = 0;  // to every value (the 1 of Gemma's norms)
 
   // The stored bytes are what is to be written, if the format stays.
-  bool AsStored() const { return tensor != nullptr && !transposed && paired_head == 0 && add == 0; }
+  bool AsStored() const {
+    return tensor != nullptr && tensor->linear == nullptr && !transposed && paired_head == 0 &&
+           add == 0;
+  }
   uint64_t rows() const;
   uint64_t cols() const;
   uint64_t elements() const { return rows() * cols(); }

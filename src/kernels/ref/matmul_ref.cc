@@ -14,12 +14,16 @@
 namespace nibble {
 namespace {
 
-float QuantiseGroup(const float* x, int n, ptrdiff_t stride, int8_t* codes, int32_t* sums) {
+int32_t LargestBits(const float* x, int n) {
   int32_t max_bits = 0;
   for (int i = 0; i < n; ++i) {
     max_bits = std::max(max_bits, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
   }
-  const isa_scalar::GroupScale group = isa_scalar::ScaleOfGroup(max_bits);
+  return max_bits;
+}
+
+void GroupCodesOf(const float* x, int n, isa_scalar::GroupScale group, ptrdiff_t stride,
+                  int8_t* codes, int32_t* sums) {
   std::fill_n(sums, n / 16, 0);
   for (int i = 0; i < n; ++i) {
     const float value = std::isnan(group.scale) ? 0.0F : x[i];
@@ -28,7 +32,6 @@ float QuantiseGroup(const float* x, int n, ptrdiff_t stride, int8_t* codes, int3
     codes[i / 4 * stride + i % 4] = static_cast<int8_t>(code);
     sums[i / 16] += code;
   }
-  return group.scale;
 }
 
 // One weight row, decoded once for all tokens.
@@ -130,9 +133,10 @@ float DotSuperBlocks(const PanelLayout& layout, const WeightRow& w, const TokenC
   return acc;
 }
 
-// y = acc (+ bias) (+ y).
+// y = acc (· row scale) (+ bias) (+ y).
 void Finish(const MatmulJob& job, int y_row, int row, float acc) {
   float* y = job.y + y_row * job.y_stride + row;
+  if (job.row_scale != nullptr) acc *= job.row_scale[row];
   if (job.bias != nullptr) acc += job.bias[row];
   *y = job.accumulate ? *y + acc : acc;
 }
@@ -199,7 +203,7 @@ const MatmulKernels& ScalarMatmulKernels() {
       kernels.int8[i] = integer ? Int8Panels : nullptr;
       kernels.f32[i] = F32Panels;
     }
-    kernels.quantise = isa_scalar::QuantiseRow<QuantiseGroup>;
+    kernels.quantise = isa_scalar::QuantiseRow<LargestBits, GroupCodesOf>;
     return kernels;
   }();
   return kKernels;

@@ -8,19 +8,22 @@
 // Integer dot product of one scale group (16 or 32 depths) of 16 rows with one token: exact, so the
 // same number on every instruction set.
 //
-// The weight operand is unsigned with an offset z = 2^kLog2Zero (kernels/panel_layout.h); the
-// correction −z · Σa is the accumulator's first value. Activations are within ±127.
+// The weight operand is unsigned with an offset z = 2^kLog2Zero (kernels/panel_layout.h), or, for
+// kLog2Zero = kRowZero, one z ≤ 255 per row; the correction −z · Σa is the accumulator's first
+// value. Activations are within ±127.
 //
 // With byte multiply-adds only (vpmaddubsw: pairs of u8 × i8, saturating at ±32,767), sums of
 // `kSteps16` steps stay in 16 bits before they are widened. A step adds one pair product of at most
 // 2 · u · 127 to a lane:
 //   u ≤ 15: 8 steps, 30,480.   u ≤ 31: 4 steps, 31,496.   u ≤ 63: 2 steps, 32,004.
-//   u ≤ 255 would saturate in one (64,770), so codes with z = 128 go signed: |w| ≤ 128 times the
-//   activation with w's sign, 32,512, one step.
+//   u ≤ 255 would saturate in one (64,770), so such codes go signed, less 128: |w| ≤ 128 times the
+//   activation with w's sign, 32,512, one step. What is left to correct is z − 128.
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 
-// kMaxCode: the largest unsigned operand, one of 15, 31, 63, 255 (255 means z = 128).
+constexpr int kRowZero = -2;
+
+// kMaxCode: the largest unsigned operand, one of 15, 31, 63, 255.
 template <int kMaxCode, int kLog2Zero>
 struct GroupDot {
   static constexpr bool kBytes = kMaxCode > 127;
@@ -33,6 +36,23 @@ struct GroupDot {
 
   I32x16 sum;
   I32x16 part;  // 16-bit sums
+
+#if defined(NIBBLE_DOT_VNNI)
+  static constexpr int kSignedOffset = 0;
+#else
+  static constexpr int kSignedOffset = kBytes ? 128 : 0;
+#endif
+
+  // kRowZero: from the zeros of the rows. |Σa| ≤ 32 · 127 fits 16 bits, so one instruction
+  // multiplies, and the sum's upper half meets a zero.
+  NIBBLE_INLINE GroupDot StartRows(I32x16 zeros, int32_t neg_sum) {
+    if constexpr (kSignedOffset != 0) {
+      zeros = AndI(SubI(zeros, SplatI(kSignedOffset)), SplatI(0xffff));
+    }
+    GroupDot dot;
+    dot.sum = MaddPairs(ZeroI(), zeros, SplatI(neg_sum));
+    return dot;
+  }
 
   NIBBLE_INLINE GroupDot Start(int32_t neg_sum) {
     GroupDot dot;

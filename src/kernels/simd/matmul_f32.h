@@ -34,6 +34,8 @@ void DecodeBlockChunk(const uint8_t* chunk, float* out) {
       const int group = (g * 32 + s * 4) / kLayout.group;
       const F32x16 scale = side.Scale(group);
       F32x16 min = ZeroF();
+      I32x16 zero = SplatI(kLayout.zero());
+      if constexpr (kLayout.has_zero()) zero = side.Zero();
       if constexpr (kLayout.side == SideKind::kF16Min) min = side.Min();
       if constexpr (kLayout.side == SideKind::kK6Min || kLayout.side == SideKind::kK4Min) {
         min = Mul(ToFloat(WidenU8(side.mins + 16 * group)), side.neg_dmin);
@@ -42,7 +44,7 @@ void DecodeBlockChunk(const uint8_t* chunk, float* out) {
           UnpackStep<kLayout.planes, kLayout.table>(all_codes + g * kLayout.group32_bytes(), s));
       NIBBLE_UNROLL for (int c = 0; c < 4; ++c) {
         I32x16 value = ByteOf(codes, c);
-        if constexpr (kLayout.log2_zero >= 0) value = SubI(value, SplatI(kLayout.zero()));
+        if constexpr (kLayout.log2_zero >= 0 || kLayout.has_zero()) value = SubI(value, zero);
         // The product is exact, so that the sum rounds once, as in the format's definition.
         const F32x16 product = Mul(ToFloat(value), scale);
         StoreF(out + (g * 32 + s * 4 + c) * 16, kLayout.has_min() ? Add(product, min) : product);

@@ -11,7 +11,7 @@ using AllFormatIds = FormatList<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
 
 template <int... kFormats>
 void SetAll(MatmulKernels& kernels, FormatList<kFormats...>) {
-  static_assert(sizeof...(kFormats) == kFormatCount);
+  static_assert(sizeof...(kFormats) + kGroupedFormats == kFormatCount);
   ((kernels.f32[kFormats] = F32Panels<static_cast<Format>(kFormats)>), ...);
 }
 
@@ -19,6 +19,8 @@ void SetAll(MatmulKernels& kernels, FormatList<kFormats...>) {
 
 void AddFloatKernels(MatmulKernels& kernels) { SetAll(kernels, AllFormatIds{}); }
 
-void AddQuantiser(MatmulKernels& kernels) { kernels.quantise = QuantiseRow<QuantiseGroup>; }
+void AddQuantiser(MatmulKernels& kernels) {
+  kernels.quantise = QuantiseRow<LargestBits, GroupCodesOf>;
+}
 
 }  // namespace nibble::NIBBLE_ISA_NS

@@ -23,7 +23,8 @@
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 
-enum class MinForm { kNone, kFloat, kPairs };
+// kZero: no minimum; a zero per row in its place.
+enum class MinForm { kNone, kFloat, kPairs, kZero };
 
 // What the multiply needs to know of a format; formats with equal schemes share code.
 struct Scheme {
@@ -44,8 +45,10 @@ constexpr Scheme SchemeOf(Format format) {
   if (layout.planes == CodePlanes::kByte || layout.table == CodeTable::kIq4) max_code = 255;
   const MinForm min = layout.side == SideKind::kF16Min ? MinForm::kFloat
                       : layout.has_min()               ? MinForm::kPairs
+                      : layout.has_zero()              ? MinForm::kZero
                                                        : MinForm::kNone;
-  return {max_code, layout.log2_zero, layout.group, layout.act_group, min};
+  const int log2_zero = layout.has_zero() ? kRowZero : layout.log2_zero;
+  return {max_code, log2_zero, layout.group, layout.act_group, min};
 }
 
 // Activations of consecutive tokens of one tile, from some depth on; entries are `width` apart.
@@ -134,6 +137,7 @@ struct FusedWeights {
   }
   F32x16 Scale(int g, int) const { return side.Scale(g); }
   F32x16 Min(int, int) const { return side.Min(); }
+  I32x16 Zero(int, int) const { return side.Zero(); }
   I32x16 MinPairs(int, int j, int) const { return side.MinPairs(j); }
   F32x16 NegDmin(int, int) const { return side.neg_dmin; }
 };
@@ -146,7 +150,7 @@ struct alignas(64) Scratch {
   uint8_t codes[kSliceDepth / 4 * kTilePanels * 64];
   float scales[kSliceDepth / 16 * kTilePanels * 16];
   float mins[kSliceDepth / 32 * kTilePanels * 16];         // m, or −dmin per super-block
-  int32_t min_pairs[kSliceDepth / 32 * kTilePanels * 16];  // i16 pairs
+  int32_t min_pairs[kSliceDepth / 32 * kTilePanels * 16];  // i16 pairs, or zeros
 };
 
 template <Scheme S>
@@ -160,6 +164,7 @@ struct ScratchWeights {
   }
   F32x16 Scale(int g, int r) const { return LoadF(scratch->scales + (g * kTilePanels + r) * 16); }
   F32x16 Min(int g, int r) const { return LoadF(scratch->mins + (g * kTilePanels + r) * 16); }
+  I32x16 Zero(int g, int r) const { return LoadI(scratch->min_pairs + (g * kTilePanels + r) * 16); }
   I32x16 MinPairs(int super, int j, int r) const {
     constexpr int kPairs = S.act_group / S.group / 2;
     return LoadI(scratch->min_pairs + ((super * kPairs + j) * kTilePanels + r) * 16);
@@ -187,6 +192,11 @@ __attribute__((noinline)) void UnpackChunk(const uint8_t* chunk, int depth, int 
   if constexpr (kScheme.min == MinForm::kFloat) {
     StoreF(out->mins + (depth / 32 * kTilePanels + r) * 16, w.Min(0, 0));
   }
+  if constexpr (kScheme.min == MinForm::kZero) {
+    for (int g = 0; g < kLayout.block / 32; ++g) {
+      StoreI(out->min_pairs + ((depth / 32 + g) * kTilePanels + r) * 16, w.Zero(g, 0));
+    }
+  }
   if constexpr (kScheme.min == MinForm::kPairs) {
     constexpr int kPairs = kScheme.act_group / kScheme.group / 2;
     const int super = depth / kScheme.act_group;
@@ -212,9 +222,18 @@ NIBBLE_INLINE void DotGroup(const Weights& w, int g, int sub, const GroupCodes& 
   constexpr int kSteps = S.group / 4;
   using Dot = GroupDot<S.max_code, S.log2_zero>;
   Dot dots[R * T];
-  NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
+  if constexpr (S.log2_zero == kRowZero) {
     NIBBLE_UNROLL for (int r = 0; r < R; ++r) {
-      dots[t * R + r] = Dot::Start(Dot::kCorrect ? a.neg_sum[t] : 0);
+      const I32x16 zero = w.Zero(g, r);
+      NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
+        dots[t * R + r] = Dot::StartRows(zero, a.neg_sum[t]);
+      }
+    }
+  } else {
+    NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
+      NIBBLE_UNROLL for (int r = 0; r < R; ++r) {
+        dots[t * R + r] = Dot::Start(Dot::kCorrect ? a.neg_sum[t] : 0);
+      }
     }
   }
   NIBBLE_UNROLL for (int i = 0; i < kSteps; ++i) {

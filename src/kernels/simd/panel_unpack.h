@@ -83,6 +83,14 @@ struct Side<SideKind::kF16Min> {
 };
 
 template <>
+struct Side<SideKind::kF16Zero> {
+  const uint8_t* side;
+  explicit Side(const uint8_t* s) : side(s) {}
+  F32x16 Scale(int) const { return LoadF16(side); }
+  I32x16 Zero() const { return WidenU8(side + 32); }
+};
+
+template <>
 struct Side<SideKind::kE8M0> {
   const uint8_t* side;
   explicit Side(const uint8_t* s) : side(s) {}

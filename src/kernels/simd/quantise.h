@@ -8,11 +8,15 @@ namespace {
 
 // The vector side of kernels/quantise_row.h. A NaN's magnitude has the largest bits, so the largest
 // magnitude is found among integers.
-inline float QuantiseGroup(const float* x, int n, ptrdiff_t stride, int8_t* codes, int32_t* sums) {
+inline int32_t LargestBits(const float* x, int n) {
   I32x16 max = ZeroI();
   const I32x16 magnitude = SplatI(0x7fffffff);
   for (int i = 0; i < n; i += 16) max = MaxI(max, AndI(AsBits(LoadF(x + i)), magnitude));
-  const GroupScale group = ScaleOfGroup(LargestOf(max));
+  return LargestOf(max);
+}
+
+inline void GroupCodesOf(const float* x, int n, GroupScale group, ptrdiff_t stride, int8_t* codes,
+                         int32_t* sums) {
   const F32x16 inverse = SplatF(group.inverse);
   const bool finite = group.scale == group.scale;
   for (int i = 0; i < n; i += 16) {
@@ -21,7 +25,6 @@ inline float QuantiseGroup(const float* x, int n, ptrdiff_t stride, int8_t* code
     const I32x16 code = SubI(AsBits(rounded), SplatI(kRoundMagicBits));
     sums[i / 16] = PutCodes(code, stride, codes + i / 4 * stride);
   }
-  return group.scale;
 }
 
 }  // namespace

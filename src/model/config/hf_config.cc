@@ -220,14 +220,12 @@ Status ReadAttention(const HfReader& reader, const HfModelType& type, ModelConfi
   return {};
 }
 
-Status RefuseUnsupported(const HfReader& reader) {
-  const std::optional<JsonValue> quantised = reader.Find("quantization_config");
-  if (quantised && quantised->is_object()) {
-    NIBBLE_TRY(const std::string_view method, quantised->GetStringOr("quant_method", "unnamed"));
-    return BadInput("'quantization_config': checkpoints quantised by '{}' are not supported",
-                    method.substr(0, 64));
-  }
-  return {};
+Result<std::optional<HfQuantization>> ReadQuantization(JsonValue root) {
+  const std::optional<JsonValue> config = root.Find("quantization_config");
+  if (!config || !config->is_object()) return std::nullopt;
+  auto quantization = ReadHfQuantization(*config);
+  if (!quantization) return Within("'quantization_config'", quantization.error());
+  return *std::move(quantization);
 }
 
 // Keys by which a config of a known model_type would still describe another kind of layer.
@@ -271,7 +269,6 @@ Result<HfConfig> ReadHfConfig(JsonValue root) {
   }
   HfReader reader(root);
   NIBBLE_TRY(const HfModelType* type, FindType(reader));
-  NIBBLE_RETURN_IF_ERROR(RefuseUnsupported(reader));
   // Text and image models keep the language model's part in an object of its own.
   const std::optional<JsonValue> text = root.Find("text_config");
   if (type->defaults.text_config && text && text->is_object()) reader = HfReader(*text);
@@ -279,6 +276,7 @@ Result<HfConfig> ReadHfConfig(JsonValue root) {
 
   NIBBLE_TRY(const Architecture* architecture, FindArchitecture(type->architecture));
   HfConfig result;
+  NIBBLE_TRY(result.quantization, ReadQuantization(root));
   result.architecture = architecture;
   ModelConfig& config = result.config;
   config.architecture = architecture->name;

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <optional>
+
 #include "base/result.h"
 #include "container/json.h"
 #include "model/config.h"
 #include "model/config/architecture.h"
+#include "model/config/hf_quantization.h"
 
 namespace nibble {
 
@@ -15,6 +18,7 @@ struct HfConfig {
   ModelConfig config;
   const Architecture* architecture = nullptr;
   bool tie_given = false;  // tie_word_embeddings is in the file
+  std::optional<HfQuantization> quantization = {};
 };
 Result<HfConfig> ReadHfConfig(JsonValue root);
 

@@ -102,7 +102,25 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4})",
                   "low_freq_factor"},
         BadConfig{R"("hidden_act": "relu")", "'relu'"},
-        BadConfig{R"("quantization_config": {"quant_method": "gptq"})", "'gptq'"}));
+        BadConfig{R"("quantization_config": {"quant_method": "hqq"})", "'hqq'"},
+        BadConfig{R"("quantization_config": {"quant_method": "gptq", "bits": 1e30})", "'bits'"},
+        BadConfig{R"("quantization_config": {"checkpoint_format": "marlin"})", "'marlin'"},
+        BadConfig{R"("quantization_config": {"quant_method": "awq", "version": "gemv"})", "'gemv'"},
+        BadConfig{R"("quantization_config": {"quant_method": "bitsandbytes"})", "'load_in_8bit'"},
+        BadConfig{R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [0, 1]})",
+                  "'weight_block_size'"},
+        BadConfig{R"("quantization_config": {"quant_method": "compressed-tensors"})",
+                  "'config_groups'"},
+        BadConfig{R"("quantization_config": {"quant_method": "compressed-tensors",)"
+                  R"("config_groups": {"a": {"targets": ["re:("]}}})",
+                  "'config_groups.a'"},
+        BadConfig{R"("quantization_config": {"quant_method": "compressed-tensors", )"
+                  R"("config_groups": {"a": {"targets": ["Linear"], )"
+                  R"("input_activations": {"num_bits": 4}}}})",
+                  "'input_activations'"},
+        BadConfig{R"("quantization_config": {"quant_method": "compressed-tensors", )"
+                  R"("transform_config": {"a": 1}, "config_groups": {}})",
+                  "'transform_config'"}));
 
 TEST(HfConfig, LayerTypesMustFit) {
   const std::string start = R"({"model_type": "gemma2", "num_hidden_layers": 2, "layer_types": )";

@@ -21,16 +21,19 @@ struct ModelFile::Impl {
   std::optional<GgufFile> gguf;
   std::optional<SafetensorsModel> safetensors;
   std::optional<RandomTensors> random;
+  std::optional<HfQuantizedTensors> joined;  // of a quantised checkpoint
   ModelConfig config;
   ModelTensors tensors;
 
   const TensorSource& source() const {
     if (gguf) return gguf->tensors();
+    if (joined) return joined->source;
     return safetensors ? safetensors->tensors() : random->source;
   }
   Status ReadGguf();
   Status ReadHf(const HfConfig& hf);
   Status FindAll(const TensorRules& rules);
+  Status ReadCacheScales(const TensorRules& rules);
 };
 
 Status ModelFile::Impl::FindAll(const TensorRules& rules) {
@@ -53,8 +56,37 @@ Status ModelFile::Impl::ReadGguf() {
                                        "rope_factors_short.weight", "attn_rot_embd.weight"}});
 }
 
+// Scales of the layers' keys and values: one float each.
+Status ModelFile::Impl::ReadCacheScales(const TensorRules& rules) {
+  const auto read = [&](const std::string& name, float& scale) -> Status {
+    for (const std::string_view prefix : rules.prefixes) {
+      const SourceTensor* tensor = source().Find(std::string(prefix) + name);
+      if (tensor == nullptr) continue;
+      if (tensor->elements() != 1 || !tensor->format ||
+          TraitsOf(*tensor->format).block_elements != 1) {
+        return BadInput("tensor '{}': expected one float, found {} {}", tensor->name,
+                        tensor->type_name, tensor->ShapeString());
+      }
+      TraitsOf(*tensor->format).decode(tensor->bytes.data(), &scale, 1);
+      if (scale > 0x1p-60F && scale < 0x1p60F) return {};
+      return BadInput("tensor '{}': expected a positive scale, found {}", tensor->name, scale);
+    }
+    return {};
+  };
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    const std::string attention =
+        std::string(rules.naming->layers) + std::to_string(i) + ".self_attn.";
+    NIBBLE_RETURN_IF_ERROR(read(attention + "k_scale", config.layers[i].key_scale));
+    NIBBLE_RETURN_IF_ERROR(read(attention + "v_scale", config.layers[i].value_scale));
+  }
+  return {};
+}
+
 Status ModelFile::Impl::ReadHf(const HfConfig& hf) {
   config = hf.config;
+  if (hf.quantization && safetensors) {
+    NIBBLE_TRY(joined, JoinHfLinears(safetensors->tensors(), *hf.quantization));
+  }
   // Base models are saved without the outer name, text and image models with one more.
   TensorRules rules{.naming = &hf.architecture->hf,
                     .prefixes = {"model.", "", "language_model.model.", "language_model.",
@@ -67,6 +99,14 @@ Status ModelFile::Impl::ReadHf(const HfConfig& hf) {
   if (config.learned_positions) {
     rules.prefixes = {"transformer.", ""};
     rules.ignored_suffixes = {".attn.bias", ".attn.masked_bias"};  // causal masks
+  }
+  if (hf.quantization && hf.quantization->f8_cache) {
+    NIBBLE_RETURN_IF_ERROR(ReadCacheScales(rules));
+  }
+  if (joined) {  // scales of a quantised cache
+    for (const std::string_view name : {".k_scale", ".v_scale", ".q_scale", ".prob_scale"}) {
+      rules.ignored_suffixes.push_back(name);
+    }
   }
   return FindAll(rules);
 }
@@ -90,6 +130,19 @@ Result<std::optional<HfPath>> FindHf(const fs::path& path) {
     return HfPath{.folder = path.has_parent_path() ? path.parent_path() : ".", .weights = path};
   }
   return std::nullopt;
+}
+
+// AutoGPTQ's own file, which older checkpoints have in place of a key in config.json.
+Status ReadQuantizeConfig(const fs::path& folder, const JsonLimits& limits, HfConfig& hf) {
+  const fs::path path = folder / "quantize_config.json";
+  std::error_code error;
+  if (!fs::exists(path, error)) return {};
+  NIBBLE_TRY(const JsonDocument document, JsonDocument::ReadFile(path.string(), limits));
+  if (!document.root().is_object()) return BadInput("{}: expected an object", path.string());
+  auto quantization = ReadHfQuantization(document.root());
+  if (!quantization) return Within(path.string(), quantization.error());
+  hf.quantization = *std::move(quantization);
+  return {};
 }
 
 }  // namespace
@@ -116,6 +169,7 @@ Result<ModelFile> ModelFile::Open(const fs::path& path) {
   NIBBLE_TRY(const JsonDocument document, JsonDocument::ReadFile(config_path.string(), limits));
   auto hf = ReadHfConfig(document.root());
   if (!hf) return Within(config_path.string(), hf.error());
+  if (!hf->quantization) NIBBLE_RETURN_IF_ERROR(ReadQuantizeConfig(hf_path->folder, limits, *hf));
   NIBBLE_TRY(impl->safetensors, SafetensorsModel::Open(hf_path->weights));
   const Status status = impl->ReadHf(*hf);
   if (!status) return Within(path.string(), status.error());

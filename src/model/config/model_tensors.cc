@@ -141,7 +141,8 @@ Status TensorFinder::FindLinears(const std::string& prefix, LayerTensors& layer)
     linear.weight.rows = own.rows;
     linear.weight.cols = own.cols;
     linear.weight.transposed = transposed;
-    if (transposed && TraitsOf(*linear.weight.tensor->format).block_elements != 1) {
+    const SourceTensor& tensor = *linear.weight.tensor;
+    if (transposed && (TraitsOf(*tensor.format).block_elements != 1 || tensor.linear != nullptr)) {
       return BadInput("tensor '{}': a transposed weight of type {} is not supported",
                       linear.weight.tensor->name, linear.weight.tensor->type_name);
     }
@@ -178,7 +179,8 @@ Status TensorFinder::FindOutput(ModelTensors& model) {
   const SourceTensor* stored = Take(weight);
   if (stored == nullptr && !rules_.tie_forbidden) return {};
   NIBBLE_TRY(model.output.weight, Matrix(weight, {config_.vocabulary, config_.width}));
-  model.tie_stored_output = rules_.tie && stored->format == model.embedding.tensor->format;
+  model.tie_stored_output =
+      rules_.tie && stored->linear == nullptr && stored->format == model.embedding.tensor->format;
   if (model.tie_stored_output) parameters_ = before;
   return {};
 }
@@ -203,9 +205,18 @@ Result<ModelTensors> TensorFinder::Find() {
   ModelTensors model;
   NIBBLE_TRY(model.embedding, Matrix(std::string(naming.embedding) + ".weight",
                                      {config_.vocabulary, config_.width}));
+  // One row of it is read at a time, by its place in the file.
+  if (model.embedding.tensor->linear != nullptr) {
+    return BadInput("tensor '{}': a quantised embedding is not supported",
+                    model.embedding.tensor->name);
+  }
   if (!naming.positions.empty()) {
     NIBBLE_TRY(model.positions, Matrix(std::string(naming.positions) + ".weight",
                                        {config_.context_length, config_.width}));
+    if (model.positions.tensor->linear != nullptr) {
+      return BadInput("tensor '{}': quantised positions are not supported",
+                      model.positions.tensor->name);
+    }
   }
   model.layers.resize(config_.layers.size());
   for (size_t i = 0; i < model.layers.size(); ++i) {

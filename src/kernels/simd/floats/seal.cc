@@ -221,7 +221,7 @@ NIBBLE_INLINE Words ToFp8(Reg x) {
 
 NIBBLE_INLINE void SealFp8(const SealBlock& block, const Numbers& x, float most) {
   using Bytes = uint8_t __attribute__((vector_size(kWidth)));
-  const float scale = most / 448.0F;
+  const float scale = block.given_scale > 0 ? block.given_scale : most / 448.0F;
   *block.page_float = scale;
   if (!(scale > 0)) return;
   const int n = x.reduced * x.lanes;
