@@ -29,8 +29,8 @@ struct Size {
   int rows;
   int cols;
 };
-// The linears of SmolLM2-135M, then one of a wider model.
-constexpr Size kSizes[] = {{576, 576}, {1536, 576}, {576, 1536}, {1024, 4096}};
+// The linears of SmolLM2-135M.
+constexpr Size kSizes[] = {{576, 576}, {1536, 576}, {576, 1536}};
 
 std::vector<float> Normal(size_t count, float spread, unsigned seed) {
   std::mt19937 random(seed);
