@@ -106,8 +106,9 @@ class Fitting {
   void FitAttention() {
     const double byte_s = points_[0].seconds /
                           static_cast<double>(std::max<size_t>(executor_.WeightBytesPerStep(), 1));
-    // KvBytesRead counts windows, which stop growing: the first position's are those of all groups.
-    kv_read_s_ = executor_.KvBytesRead(0) * byte_s;
+    // On average down to that depth: most pages are sealed there, and windows have stopped growing.
+    const int last = std::min(kDepth, input_.max_context) - 1;
+    kv_read_s_ = executor_.KvBytesRead(last) / (last + 1) * byte_s;
     const int depth = std::min(kDepth, input_.max_context - kDeepRows) / kPageTokens * kPageTokens;
     if (depth < 8 * kDeepRows || input_.max_rows < kDeepRows) return;
     const auto flat = Measure(0, kDeepRows, 1);
