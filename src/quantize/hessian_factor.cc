@@ -16,7 +16,13 @@ namespace {
 using Square = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;
 
 // Eigen cuts its sums by the caches of the machine; with these everywhere the bits are the same.
-void FixBlocking() { Eigen::setCpuCacheSizes(32 << 10, 512 << 10, 4 << 20); }
+void FixBlocking() {
+  static const bool kFixed = [] {
+    Eigen::setCpuCacheSizes(32 << 10, 512 << 10, 4 << 20);
+    return true;
+  }();
+  (void)kFixed;
+}
 
 // The inverse of a lower triangle in its place, block column by block column from the last. What
 // lies above the diagonal is not read.
