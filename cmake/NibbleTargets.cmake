@@ -1,5 +1,5 @@
 # nibble_library(NAME [DIR folder] [DEPS other folders] [LIBS external] [PRIVATE_LIBS external]
-#                [ALONE files])
+#                [ALONE files] [TEST_SHARDS n])
 #
 # One library nibble_<NAME> from every .cc of the folder that is no test, and, when tests are built,
 # one executable <NAME>_test from its *_test.cc. DEPS name folders of src/; tools/check_borders.py
@@ -7,7 +7,7 @@
 # six sources at a time, which halves its work, except those named in ALONE (or "*" for all): their
 # local names clash with others', or a pimpl of theirs holds types of an anonymous namespace.
 function(nibble_library NAME)
-  cmake_parse_arguments(ARG "" "DIR" "DEPS;LIBS;PRIVATE_LIBS;EXCLUDE;TEST_LIBS;ALONE"
+  cmake_parse_arguments(ARG "" "DIR;TEST_SHARDS" "DEPS;LIBS;PRIVATE_LIBS;EXCLUDE;TEST_LIBS;ALONE"
                         ${ARGN})
   if(NOT ARG_DIR)
     set(ARG_DIR ${CMAKE_CURRENT_SOURCE_DIR})
@@ -41,20 +41,37 @@ function(nibble_library NAME)
   endif()
 
   if(NIBBLE_TESTS AND tests)
-    nibble_test(${NAME}_test SOURCES ${tests} DEPS ${NAME} LIBS ${ARG_TEST_LIBS})
+    nibble_test(${NAME}_test SOURCES ${tests} DEPS ${NAME} LIBS ${ARG_TEST_LIBS}
+                SHARDS ${ARG_TEST_SHARDS})
   endif()
 endfunction()
 
-# nibble_test(NAME SOURCES ... DEPS folders [LIBS external])
+# nibble_test(NAME SOURCES ... DEPS folders [LIBS external] [SHARDS n])
+#
+# With SHARDS a slow build (emulated, or with a sanitizer) runs the program as that many tests, so that
+# ctest -j fills every processor. Each runs under a name of its own, a link, after which GoogleTest
+# names its report.
 function(nibble_test NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "SHARDS" "SOURCES;DEPS;LIBS" ${ARGN})
   add_executable(${NAME} ${ARG_SOURCES})
   target_link_libraries(${NAME} PRIVATE nibble_flags nibble_test_support ${ARG_LIBS})
   foreach(dep ${ARG_DEPS})
     target_link_libraries(${NAME} PRIVATE nibble_${dep})
   endforeach()
-  add_test(NAME ${NAME} COMMAND ${NAME})
-  set_tests_properties(${NAME} PROPERTIES TIMEOUT 900)
+  if(ARG_SHARDS AND (CMAKE_CROSSCOMPILING OR NIBBLE_SANITIZE))
+    math(EXPR last "${ARG_SHARDS} - 1")
+    foreach(index RANGE ${last})
+      set(shard ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${NAME}.shard${index})
+      add_custom_command(TARGET ${NAME} POST_BUILD
+                         COMMAND ${CMAKE_COMMAND} -E create_symlink ${NAME} ${shard})
+      add_test(NAME ${NAME}.shard${index} COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} ${shard})
+      set_tests_properties(${NAME}.shard${index} PROPERTIES TIMEOUT 900 ENVIRONMENT
+                           "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+    endforeach()
+  else()
+    add_test(NAME ${NAME} COMMAND ${NAME})
+    set_tests_properties(${NAME} PROPERTIES TIMEOUT 900)
+  endif()
 endfunction()
 
 # nibble_isa_objects(TARGET ISA SOURCES...): compiles sources once for one instruction set. The
