@@ -5,9 +5,10 @@ say they stand for, bit by bit.
   python3 tools/check_compressed_tensors.py tests/golden/layouts     # needs torch, compressed-tensors
 
 With a folder that nibble wrote, and the f32 twin of the same weights, the whole model through
-transformers' own loading: the largest difference of a weight.
+transformers' own loading: the largest difference of a logit.
 
-  python3 tools/check_compressed_tensors.py FOLDER TWIN              # needs transformers as well
+  NIBBLE_KEEP_LAYOUTS=DIR model_files_test --gtest_filter='*EqualsItsTwin*'
+  python3 tools/check_compressed_tensors.py DIR/pack_w4g32/quantised DIR/pack_w4g32/floats
 """
 
 import pathlib

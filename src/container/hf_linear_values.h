@@ -61,13 +61,13 @@ class HfValues {
     switch (linear_.layout) {
       case HfLayout::kGptq:
       case HfLayout::kGptqV2:
-        return Unpack(PackedCodesView(codes + row * 4, rows_, bits), out);
+        return PackedCodesView(codes + row * 4, rows_, bits).GetAll(cols_, out);
       case HfLayout::kAwq:
         for (size_t c = 0; c < cols_; ++c) out[c] = AwqCode(codes, c, row);
         return;
       case HfLayout::kPackQuantized: {
         const size_t words = PackedCodesView::Words(cols_, bits);
-        return Unpack(PackedCodesView(codes + row * words * 4, 1, bits), out);
+        return PackedCodesView(codes + row * words * 4, 1, bits).GetAll(cols_, out);
       }
       case HfLayout::kFloatQuantized:
         std::memcpy(out, codes + row * cols_, cols_);
@@ -119,9 +119,6 @@ class HfValues {
     uint32_t word = 0;
     std::memcpy(&word, words + (line * (rows_ / 8) + row / 8) * 4, sizeof word);
     return static_cast<uint8_t>(word >> (4 * kAwqNibble[row % 8]) & 15);
-  }
-  void Unpack(const PackedCodesView& view, uint8_t* out) const {
-    for (size_t c = 0; c < cols_; ++c) out[c] = view.Get(c);
   }
 
   const HfLinear& linear_;

@@ -50,6 +50,19 @@ class PackedCodesView {
     return static_cast<uint8_t>(code & ((1U << bits_) - 1));
   }
 
+  // The first `count` codes, word by word where none lies across two.
+  void GetAll(size_t count, uint8_t* out) const {
+    const size_t per_word = 32 / bits_;
+    size_t i = 0;
+    for (size_t w = 0; 32 % bits_ == 0 && i + per_word <= count; ++w) {
+      uint32_t word = Word(w);
+      for (size_t j = 0; j < per_word; ++j, word >>= bits_) {
+        out[i++] = static_cast<uint8_t>(word & ((1U << bits_) - 1));
+      }
+    }
+    for (; i < count; ++i) out[i] = Get(i);
+  }
+
   // Words that `count` codes fill, the last one perhaps in part.
   static constexpr uint64_t Words(uint64_t count, int bits) {
     return (count * static_cast<uint64_t>(bits) + 31) / 32;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <ostream>
@@ -271,6 +272,11 @@ class HfLayouts : public ::testing::TestWithParam<LayoutCase> {};
 TEST_P(HfLayouts, EqualsItsTwinInFloats) {
   const HfScheme& scheme = GetParam().scheme;
   const LayoutModel model(scheme);
+  // For tools/check_compressed_tensors.py.
+  if (const char* keep = std::getenv("NIBBLE_KEEP_LAYOUTS")) {
+    fs::copy(model.quantised().parent_path(), fs::path(keep) / GetParam().name,
+             fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  }
   Runner quantised(model.quantised());
   Runner twin(model.twin());
   ASSERT_TRUE(quantised.ok() && twin.ok());
@@ -307,6 +313,25 @@ TEST_P(HfLayouts, SameBitsWhateverTheBatchAndThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Schemes, HfLayouts, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Checkpoints that NumPy wrote: tools/quantise_checkpoint.py, one folder of them per layout.
+TEST(HfInputs, EqualsTheTwinsOfNumpysCheckpoints) {
+  const char* folder = std::getenv("NIBBLE_LAYOUT_CHECKPOINTS");
+  if (folder == nullptr) GTEST_SKIP() << "skipped: NIBBLE_LAYOUT_CHECKPOINTS is not set";
+  int checked = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    Runner quantised(entry.path() / "quantised");
+    Runner twin(entry.path() / "floats");
+    ASSERT_TRUE(quantised.ok() && twin.ok()) << entry.path();
+    const double error = RelativeError(quantised.Logits(SomeIds()), twin.Logits(SomeIds()));
+    // LLM.int8() rounds its inputs; the others compute in floats.
+    const bool rounded = entry.path().filename() == "llm-int8";
+    EXPECT_LT(error, rounded ? 0.05 : 2e-6) << entry.path();
+    printf("%s: relative error %.3g\n", entry.path().filename().c_str(), error);
+    ++checked;
+  }
+  EXPECT_GT(checked, 0);
+}
 
 TEST(HfInputs, StaticScalesClampTheInput) {
   for (const HfLayout layout : {HfLayout::kIntQuantized, HfLayout::kFloatQuantized}) {

@@ -25,6 +25,14 @@ Format Fallback(Format format) {
       return Format::kQ5_1;
     case Format::kQ6K:
       return Format::kQ8_0;
+    case Format::kW4G128:
+      return Format::kW4G64;
+    case Format::kW4G64:
+      return Format::kW4G32;
+    case Format::kW8G128:
+      return Format::kW8G64;
+    case Format::kW8G64:
+      return Format::kW8G32;
     default:
       return Format::kF16;
   }
