@@ -63,8 +63,8 @@ BlockParts FitBlock(Format format, std::span<const float> x, std::span<const flo
 void RefitGroup(const BlockRows& rows, int group, std::span<const float> x,
                 std::span<const float> costs, BlockParts& parts) {
   const BlockShape& shape = rows.shape();
-  int scale = parts.scales[static_cast<size_t>(group)];
-  int min = parts.mins[static_cast<size_t>(group)];
+  auto scale = static_cast<int>(parts.scales[static_cast<size_t>(group)]);
+  auto min = static_cast<int>(parts.mins[static_cast<size_t>(group)]);
   const auto cost_of = [&](int s, int m) {
     return GroupCost(rows, x, costs, parts.d * static_cast<float>(s),
                      parts.min * static_cast<float>(m));
