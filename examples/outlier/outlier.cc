@@ -17,7 +17,9 @@
 #include "container/output_file.h"
 #include "examples/plot/bars.h"
 #include "platform/thread_pool.h"
+#include "quantize/llm_int8.h"
 #include "quantize/rtn.h"
+#include "quantize/smoothquant.h"
 
 namespace nibble::examples {
 namespace {
@@ -179,44 +181,39 @@ void AddIntegerProduct(const Matrix& x, const Matrix& w, bool per_tensor, Matrix
   }
 }
 
-std::vector<float> ColumnMaxima(const Matrix& m) {
-  std::vector<float> out(static_cast<size_t>(m.cols));
-  for (int r = 0; r < m.rows; ++r) {
-    for (int c = 0; c < m.cols; ++c) {
-      auto& largest = out[static_cast<size_t>(c)];
-      largest = std::max(largest, std::fabs(m.at(r, c)));
-    }
-  }
-  return out;
-}
-
-// Channel c of the activations divided by s, of the weights multiplied; s = √(max|x| / max|w|).
+// The activations divided by SmoothQuant's scales, the weights multiplied.
 Matrix Smooth(const Matrix& x, const Matrix& w, bool per_tensor) {
+  ThreadPool pool(1);
+  ChannelRange range;
+  range.Add(x.view());
+  const std::vector<MatrixView<const float>> consumers = {w.view()};
+  const std::vector<float> scales =
+      SmoothScales(range, consumers, {.alpha = 0.5, .statistics = SmoothStatistics::kPaper}, pool)
+          .value();
   Matrix smooth_x = x, smooth_w = w, y(x.rows, w.rows);
-  const std::vector<float> x_max = ColumnMaxima(x), w_max = ColumnMaxima(w);
   for (int c = 0; c < x.cols; ++c) {
-    const auto i = static_cast<size_t>(c);
-    const float s = std::sqrt(std::max(x_max[i], 1e-5F) / std::max(w_max[i], 1e-5F));
-    for (int r = 0; r < x.rows; ++r) smooth_x.at(r, c) /= s;
-    for (int r = 0; r < w.rows; ++r) smooth_w.at(r, c) *= s;
+    for (int r = 0; r < x.rows; ++r) smooth_x.at(r, c) /= scales[static_cast<size_t>(c)];
+    for (int r = 0; r < w.rows; ++r) smooth_w.at(r, c) *= scales[static_cast<size_t>(c)];
   }
   AddIntegerProduct(smooth_x, smooth_w, per_tensor, y);
   return y;
 }
 
-// Channels with an |x| >= 6 by floats with the rounded weights, the others by integers.
+// Channels with an |x| >= 6 anywhere by floats with the rounded weights, the others by integers.
 Matrix Mixed(const Matrix& x, const Matrix& w) {
-  Matrix rest = x, y(x.rows, w.rows);
-  const std::vector<float> maxima = ColumnMaxima(x);
-  const Matrix rounded = Rounded(w, 8, kGranularities[1]);
-  for (int c = 0; c < x.cols; ++c) {
-    if (maxima[static_cast<size_t>(c)] < 6) continue;
-    for (int t = 0; t < x.rows; ++t) {
-      rest.at(t, c) = 0;
-      for (int o = 0; o < w.rows; ++o) y.at(t, o) += x.at(t, c) * rounded.at(o, c);
-    }
+  ThreadPool pool(1);
+  std::vector<float> maxima(static_cast<size_t>(x.cols));
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    float& largest = maxima[i % maxima.size()];
+    largest = std::max(largest, std::fabs(x.values[i]));
   }
-  AddIntegerProduct(rest, w, false, y);
+  const std::vector<int> outliers = OutlierColumns(maxima, 6);
+  const Int8Matrix codes = QuantizeLlmInt8(w.view(), pool).value();
+  Matrix y(x.rows, w.rows);
+  for (int t = 0; t < x.rows; ++t) {
+    MultiplyLlmInt8(codes, x.view().row_span(t), {}, {.threshold = 0, .fixed = outliers},
+                    y.view().row_span(t));
+  }
   return y;
 }
 
