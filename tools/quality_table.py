@@ -11,6 +11,7 @@ Runs `nibble quantize MODEL OUT ... --text TEXT --json` once per recipe and keep
 import argparse
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -20,31 +21,42 @@ MODELS = ("smollm2-135m-f16", "gemma3-270m-f16")
 IMPORTANCE = [(f"{mix}{label}", ["--to", mix] + more)
               for mix in ("q4_k_m", "q3_k_m", "q2_k", "iq4_xs")
               for label, more in (("", []), (" + importance", ["calib"]))]
+GROUPS = {"rtn": [], "hqq": [], "gptq": ["calib"], "gptq act-order": ["--act-order", "calib"],
+          "awq": ["calib"], "awq clip": ["--clip", "calib"]}
 METHODS = [
-    ("f16", ["--to", "f16"]),
     ("q8_0", ["--to", "q8_0"]),
     ("q6_k", ["--to", "q6_k"]),
     ("q5_k_m", ["--to", "q5_k_m"]),
     ("q4_k_m", ["--to", "q4_k_m"]),
     ("q4_k_m + importance", ["--to", "q4_k_m", "calib"]),
+    ("q4_k_m + gptq", ["--to", "q4_k_m", "--method", "gptq", "calib"]),
     ("iq4_xs + importance", ["--to", "iq4_xs", "calib"]),
     ("q4_0", ["--to", "q4_0"]),
-    ("q4_0 + importance", ["--to", "q4_0", "calib"]),
-    ("q3_k_m + importance", ["--to", "q3_k_m", "calib"]),
+    ("q4_0 + gptq", ["--to", "q4_0", "--method", "gptq", "calib"]),
     ("mxfp4", ["--to", "mxfp4"]),
+    ("q3_k_m + importance", ["--to", "q3_k_m", "calib"]),
+    ("w8a8 rtn", ["--to", "w8a8", "--method", "rtn"]),
+    ("w8a8 smoothquant", ["--to", "w8a8", "--method", "smoothquant", "calib"]),
+    ("fp8", ["--to", "fp8", "--method", "rtn"]),
+    ("llm-int8", ["--to", "llm-int8", "--method", "llm-int8"]),
+] + [(f"w4a16-g{group} {name}", [f"--to=w4a16-g{group}", "--method", name.split()[0], *flags])
+     for group in (128, 32) for name, flags in GROUPS.items()] + [
+    ("w4a16-g128 smoothquant+gptq",
+     ["--to", "w4a16-g128", "--method", "smoothquant+gptq", "calib"]),
 ]
 SETS = {"importance": IMPORTANCE, "methods": METHODS}
 
 
 def quantize(args, model, name, recipe):
     """The JSON of one run, from --work where it is there."""
-    slug = f"{model}-{name}".replace(" ", "").replace("/", "-")
+    slug = f"{pathlib.Path(model).name}-{name}".replace(" ", "_")
     kept = args.work / f"{slug}.json"
     if kept.exists():
         return json.loads(kept.read_text())
-    out = args.work / f"{slug}.gguf"
+    folder = any(word in " ".join(recipe) for word in ("w4a16", "w8a", "fp8", "llm-int8"))
+    out = args.work / (slug if folder else f"{slug}.gguf")
     flags = [flag for flag in recipe if flag != "calib"]
-    importance = args.work / f"{model}.imatrix.gguf".replace("/", "-")
+    importance = args.work / f"{pathlib.Path(model).name}.imatrix.gguf"
     if "calib" in recipe and "--method" not in recipe and importance.exists():
         flags += ["--imatrix", str(importance)]  # what the first such recipe collected
     elif "calib" in recipe:
@@ -62,7 +74,7 @@ def quantize(args, model, name, recipe):
         found["tokens_per_second"] = speed(args, out)
     kept.write_text(json.dumps(found))
     if not args.keep:
-        out.unlink()
+        shutil.rmtree(out) if folder else out.unlink()
     return found
 
 
@@ -71,9 +83,7 @@ def speed(args, model):
     done = subprocess.run([args.nibble, "bench", str(model), "-p", "0", "-n", "64", "-r", "3",
                            "--act", args.act, "-o", "json", "--quiet"], capture_output=True,
                           encoding="utf-8", check=True)
-    rows = json.loads(done.stdout)
-    rows = rows["tests"] if isinstance(rows, dict) else rows
-    return next(row["median"] if "median" in row else row["avg_ts"] for row in rows)
+    return json.loads(done.stdout)["rows"][0]["tok_s"]
 
 
 def row(name, found):
