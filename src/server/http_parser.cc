@@ -12,6 +12,8 @@ namespace {
 namespace http = boost::beast::http;
 using RequestParser = http::request_parser<http::string_body>;
 
+constexpr std::string_view kLastChunk = "0\r\n\r\n";
+
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -121,6 +123,9 @@ HttpParser::Fed HttpParser::Feed(std::string_view bytes) {
   boost::system::error_code error;
   while (fed.consumed < bytes.size() && !parser.is_done()) {
     const std::string_view rest = bytes.substr(fed.consumed);
+    // Beast 1.81 asserts that the last chunk is never looked at again with less than its shortest
+    // form; so much is always still to come when less is there.
+    if (impl.has_head && parser.chunked() && rest.size() < kLastChunk.size()) break;
     const size_t consumed = parser.put(boost::asio::buffer(rest.data(), rest.size()), error);
     fed.consumed += consumed;
     if (error == http::error::need_more) break;
@@ -134,7 +139,13 @@ HttpParser::Fed HttpParser::Feed(std::string_view bytes) {
     }
     if (consumed == 0) break;
   }
-  if (impl.has_head && parser.is_done()) fed.event = Event::kDone;
+  if (impl.has_head && parser.is_done()) {
+    fed.event = Event::kDone;
+  } else if (bytes.size() - fed.consumed > impl.limits.max_header_bytes) {
+    // Beast bounds heads, but neither a chunk's extensions nor what follows the last chunk.
+    impl.error = ErrorOf(http::error::header_limit, impl.limits);
+    fed.event = Event::kError;
+  }
   return fed;
 }
 
