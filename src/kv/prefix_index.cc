@@ -51,7 +51,7 @@ UnitId PrefixIndex::Add(UnitId parent, const TokenList& tokens, int first) {
   At(unit).hash = hash;
   At(unit).parent = parent;
   if (parent != kNoUnit) ++At(parent).children;
-  ++BirthsOf(parent);
+  ++(parent == kNoUnit ? births_ : At(parent).births);
   TokenId* out = &tokens_[static_cast<size_t>(unit.value()) * static_cast<size_t>(unit_tokens_)];
   for (int i = 0; i < unit_tokens_; ++i) out[i] = tokens[first + i];
   return unit;

@@ -80,7 +80,6 @@ class PrefixIndex {
            static_cast<size_t>(slot);
   }
   uint64_t Hash(UnitId parent, const TokenList& tokens, int first) const;
-  uint32_t& BirthsOf(UnitId parent) { return parent == kNoUnit ? births_ : At(parent).births; }
   bool IsChild(UnitId unit, UnitId parent, const TokenList& tokens, int first) const;
   void RemoveIfUnused(UnitId unit);
 
