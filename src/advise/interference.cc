@@ -58,19 +58,12 @@ class Measurement {
       NIBBLE_TRY(const RequestId id, Submit(kAnswerPrompt, -1, answers.back()));
       ids.push_back(id);
     }
-    for (const auto& answer : answers) {
-      const auto wanted = static_cast<size_t>(options_.alone_tokens + 1);
-      NIBBLE_RETURN_IF_ERROR(Until([&] { return answer->count() >= wanted; }));
-    }
+    NIBBLE_RETURN_IF_ERROR(Generate(answers));
     const double begin = MonotonicSeconds();
     NIBBLE_TRY(out.prompt_ttft_s, Prompt());
     const double end = begin + out.prompt_ttft_s;
     // Alone again: an answer's own context has grown meanwhile, and its steps with it.
-    for (const auto& answer : answers) {
-      const size_t wanted = answer->count() + static_cast<size_t>(options_.alone_tokens + 1);
-      NIBBLE_RETURN_IF_ERROR(
-          Until([&] { return answer->count() >= wanted || answer->finished(); }));
-    }
+    NIBBLE_RETURN_IF_ERROR(Generate(answers));
     std::vector<double> alone, during;
     for (const auto& answer : answers) {
       const std::vector<double> tokens = answer->tokens();
@@ -111,6 +104,17 @@ class Measurement {
         return Fail(ErrorKind::kCancelled, "stopped");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return {};
+  }
+
+  // Waits until every answer has alone_tokens and one more, or can have no more.
+  Status Generate(const std::vector<std::shared_ptr<Times>>& answers) const {
+    for (const auto& answer : answers) {
+      const size_t wanted = answer->count() + static_cast<size_t>(options_.alone_tokens + 1);
+      NIBBLE_RETURN_IF_ERROR(
+          Until([&] { return answer->count() >= wanted || answer->finished(); }));
+      if (answer->finished()) break;  // Run says so
     }
     return {};
   }

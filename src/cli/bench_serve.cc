@@ -75,6 +75,10 @@ Status ServeTrace(const GlobalFlags& flags, const BenchServeFlags& own, const Mo
       return !InterruptGuard::Take();
     };
     NIBBLE_TRY(const ReplayResult result, Replay(*engine, trace, options));
+    if (own.shared_prefix > 0 && result.report.finished == 0) {
+      return BadInput("--shared-prefix: no request of {} tokens and more fits the context of {}",
+                      own.shared_prefix, engine->plan().max_context);
+    }
     if (own.shared_prefix > 0) {
       printer.SharedPrefix(result, own.shared_prefix);
     } else {
@@ -87,6 +91,11 @@ Status ServeTrace(const GlobalFlags& flags, const BenchServeFlags& own, const Mo
 // With the budget that is asked for, and with none.
 Status Interfere(const GlobalFlags& flags, const BenchServeFlags& own, const ModelFile& file,
                  ServePrinter& printer) {
+  if (own.answers >= own.serving.max_sequences) {
+    return BadInput(
+        "--answers: {} and the prompt are {} sequences at the same time, --max-seqs is {}",
+        own.answers, own.answers + 1, own.serving.max_sequences);
+  }
   const InterruptGuard guard;
   InterferenceOptions options{.prompt = own.interference,
                               .answers = own.answers,

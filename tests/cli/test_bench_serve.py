@@ -110,6 +110,11 @@ class BenchServe(CliTest):
         self.assert_refused(nibble(*self.bench("--shared-prefix", 700)), "700", "512")
         self.assert_refused(nibble(*self.bench("--interference", 5000)), "5000", "4096")
         self.assert_refused(nibble(*self.bench("--interference", 100, "--serve-trace", trace)))
+        self.assert_refused(nibble(*self.bench("--interference", 100, "--answers", 16)), "17", "16")
+        # An answer that is over before it was timed ends the wait for it.
+        self.assert_refused(nibble(*self.bench("--interference", 20, "-c", 40)), "40")
+        self.assert_refused(nibble(*self.bench("--shared-prefix", 512, "-c", 256, "--limit", 2)),
+                            "512", "256")
 
 
 if __name__ == "__main__":
