@@ -10,18 +10,18 @@ namespace nibble {
 // How a grid's scale and zero follow from the weights that share it. Toolkits differ (D: what the
 // largest magnitude is divided by in a symmetric grid of b bits):
 //
-//                      D              0 in range   no range         zero point
-//   kGptq              2^(b−1) − ½    forced       [−1, 1]          round(−min / s)
-//   kCompressedTensors 2^(b−1) − ½    forced       s = epsilon      signed range, added before
-//   rounding kAwq               2^(b−1) − 1    as it is     ≥ 1e-5           −round(min / s),
-//   clamped kSmoothQuant       2^(b−1) − 1    symmetric    ≥ 1e-5           none kGgml −2^(b−1), at
-//   symmetric    all codes zero   none
-//                      8 bits 127
+// - kGptq: D = 2^(b-1) - 1/2. The range is made to contain 0; no range: [-1, 1]. Zero point
+//   round(-min / s).
+// - kCompressedTensors: D and 0 as kGptq; no range: s = epsilon. Zero points of the signed range,
+//   added before rounding.
+// - kAwq: D = 2^(b-1) - 1. The range as it is, at least 1e-5. Zero point -round(min / s), clamped.
+// - kSmoothQuant: D = 2^(b-1) - 1, at least 1e-5. Symmetric only.
+// - kGgml: D = -2^(b-1), and 127 for 8 bits. No range: all codes zero. Symmetric only.
 //
-// The last is Q4_0's and Q8_0's: the element of largest magnitude, with its sign, becomes the
-// lowest code. Rounding is to even, ggml's half away from zero. GPTQ's own code mirrors the range
-// only where the least weight is negative, so that a group of positive weights clips at its middle;
-// here it is mirrored always.
+// kGgml is Q4_0's and Q8_0's: the element of largest magnitude, with its sign, becomes the lowest
+// code. Rounding is to even, ggml's half away from zero. GPTQ's own code mirrors the range only
+// where the least weight is negative, so that a group of positive weights clips at its middle; here
+// it is mirrored always.
 enum class GridConvention : uint8_t { kGptq, kCompressedTensors, kAwq, kSmoothQuant, kGgml };
 
 // What a checkpoint stores scales as. Codes are chosen for the scale as it is stored, except
