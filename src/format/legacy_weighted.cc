@@ -28,61 +28,58 @@ void EncodeRow(const float* src, const float* importance, std::byte* dst, size_t
   });
 }
 
-AffineFit FitCodes(const WeightedGroup& group, int largest_code, uint8_t codes[kWeightedBlock]) {
-  const AffineSearch search = {.largest_code = largest_code,
-                               .first = -0.9f,
-                               .step = 0.05f,
-                               .steps = 36,
-                               .absolute_error = false};
-  return FitAffine(group.x, group.weights, search, codes);
+template <class Block>
+void PackCodes(const uint8_t codes[kWeightedBlock], Block& block) {
+  PackNibbles(codes, block.qs);
+  if constexpr (requires { block.qh; }) PackHighBits(codes, block.qh);
+}
+
+// Codes 0 … 2 zero − 1, of which `zero` stands for 0.
+template <class Block, int kZero>
+void EncodeSymmetric(const float* src, const float* importance, std::byte* dst, size_t count) {
+  EncodeRow<Block>(src, importance, dst, count, [](const WeightedGroup& group) {
+    Block block;
+    uint8_t codes[kWeightedBlock];
+    block.d = F32ToF16(FitSymmetric(group.x, group.weights, kZero, codes));
+    PackCodes(codes, block);
+    return block;
+  });
+}
+
+template <class Block, int kLargestCode>
+void EncodeAffine(const float* src, const float* importance, std::byte* dst, size_t count) {
+  static constexpr AffineSearch kSearch = {.largest_code = kLargestCode,
+                                           .first = -0.9f,
+                                           .step = 0.05f,
+                                           .steps = 36,
+                                           .absolute_error = false};
+  EncodeRow<Block>(src, importance, dst, count, [](const WeightedGroup& group) {
+    Block block;
+    uint8_t codes[kWeightedBlock];
+    const AffineFit fit = FitAffine(group.x, group.weights, kSearch, codes);
+    block.d = F32ToF16(fit.scale);
+    block.m = F32ToF16(-fit.min);
+    PackCodes(codes, block);
+    return block;
+  });
 }
 
 }  // namespace
 
 void EncodeWeightedQ4_0(const float* src, const float* importance, std::byte* dst, size_t count) {
-  EncodeRow<BlockQ4_0>(src, importance, dst, count, [](const WeightedGroup& group) {
-    BlockQ4_0 block;
-    uint8_t codes[kWeightedBlock];
-    block.d = F32ToF16(FitSymmetric(group.x, group.weights, 8, codes));
-    PackNibbles(codes, block.qs);
-    return block;
-  });
+  EncodeSymmetric<BlockQ4_0, 8>(src, importance, dst, count);
 }
 
 void EncodeWeightedQ4_1(const float* src, const float* importance, std::byte* dst, size_t count) {
-  EncodeRow<BlockQ4_1>(src, importance, dst, count, [](const WeightedGroup& group) {
-    BlockQ4_1 block;
-    uint8_t codes[kWeightedBlock];
-    const AffineFit fit = FitCodes(group, 15, codes);
-    block.d = F32ToF16(fit.scale);
-    block.m = F32ToF16(-fit.min);
-    PackNibbles(codes, block.qs);
-    return block;
-  });
+  EncodeAffine<BlockQ4_1, 15>(src, importance, dst, count);
 }
 
 void EncodeWeightedQ5_0(const float* src, const float* importance, std::byte* dst, size_t count) {
-  EncodeRow<BlockQ5_0>(src, importance, dst, count, [](const WeightedGroup& group) {
-    BlockQ5_0 block;
-    uint8_t codes[kWeightedBlock];
-    block.d = F32ToF16(FitSymmetric(group.x, group.weights, 16, codes));
-    PackNibbles(codes, block.qs);
-    PackHighBits(codes, block.qh);
-    return block;
-  });
+  EncodeSymmetric<BlockQ5_0, 16>(src, importance, dst, count);
 }
 
 void EncodeWeightedQ5_1(const float* src, const float* importance, std::byte* dst, size_t count) {
-  EncodeRow<BlockQ5_1>(src, importance, dst, count, [](const WeightedGroup& group) {
-    BlockQ5_1 block;
-    uint8_t codes[kWeightedBlock];
-    const AffineFit fit = FitCodes(group, 31, codes);
-    block.d = F32ToF16(fit.scale);
-    block.m = F32ToF16(-fit.min);
-    PackNibbles(codes, block.qs);
-    PackHighBits(codes, block.qh);
-    return block;
-  });
+  EncodeAffine<BlockQ5_1, 31>(src, importance, dst, count);
 }
 
 }  // namespace nibble

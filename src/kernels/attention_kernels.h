@@ -19,6 +19,13 @@ inline constexpr float kMostWeight = 127;  // integer products: largest code of 
 struct AttentionTask;
 struct PageForm;
 
+// A float of a page, wherever it lies. Static: objects of one instruction set may leak no symbol.
+static inline float FloatAt(const std::byte* p) {
+  float value = 0;
+  __builtin_memcpy(&value, p, sizeof value);
+  return value;
+}
+
 // Positions [begin, end) of a page.
 struct PageSpan {
   int begin = 0;

@@ -19,11 +19,7 @@ constexpr KvFormat kSealedFormats[] = {KvFormat::kFp8, KvFormat::kInt8, KvFormat
                                        KvFormat::kKivi4, KvFormat::kKivi2};
 
 AttentionCase Case(int heads, int kv_heads, int head_dim, KvFormat k, KvFormat v, Act act) {
-  AttentionCase c;
-  c.shape.heads = heads;
-  c.shape.kv_heads = kv_heads;
-  c.shape.head_dim = head_dim;
-  c.shape.scale = 1 / std::sqrt(static_cast<float>(head_dim));
+  AttentionCase c = testing::Case(heads, kv_heads, head_dim);
   c.shape.act = act;
   c.k = k;
   c.v = v;

@@ -16,16 +16,8 @@ using testing::AttentionCase;
 using testing::AttentionFixture;
 using testing::AttentionWay;
 using testing::Bits;
+using testing::Case;
 using testing::FloatTable;
-
-AttentionCase Case(int heads, int kv_heads, int head_dim) {
-  AttentionCase c;
-  c.shape.heads = heads;
-  c.shape.kv_heads = kv_heads;
-  c.shape.head_dim = head_dim;
-  c.shape.scale = 1 / std::sqrt(static_cast<float>(head_dim));
-  return c;
-}
 
 std::vector<AttentionCase> VariedCases() {
   std::vector<AttentionCase> cases;

@@ -10,7 +10,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "format/kv_codec.h"
@@ -20,12 +19,6 @@
 
 namespace nibble::ref {
 namespace {
-
-float FloatAt(const std::byte* at) {
-  float value = 0;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
 
 float KeyFloat(const AttentionTask& task, const PageForm& form, int page) {
   return FloatAt(task.pages[page] + form.k_float_offset);

@@ -155,12 +155,6 @@ NIBBLE_INLINE void FetchAll(const AttentionTask& task, int page, size_t begin, s
   for (size_t at = begin; at < end; at += 64) Fetch<true, 64>(ahead, at);
 }
 
-NIBBLE_INLINE float FloatAt(const std::byte* p) {
-  float value = 0;
-  __builtin_memcpy(&value, p, sizeof value);
-  return value;
-}
-
 // What the float of a page of E4M3 codes is multiplied by: they are read as code · 2^-8.
 constexpr float kFp8Unit = 256;
 
