@@ -6,8 +6,11 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <map>
+#include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -84,6 +87,18 @@ class Fixture {
   PackedMatrix weights_;
 };
 
+// Made once for all benchmarks of a format that follow each other: Google Benchmark calls each
+// several times, and filling and packing 160 MB takes longer than what is timed.
+Fixture& FixtureFor(Format format, Shape shape, int threads) {
+  static std::map<std::pair<int, int>, std::unique_ptr<Fixture>> fixtures;
+  static Format last = format;
+  if (last != format) fixtures.clear();
+  last = format;
+  auto& fixture = fixtures[{shape.rows, threads}];
+  if (fixture == nullptr) fixture = std::make_unique<Fixture>(format, shape, threads);
+  return *fixture;
+}
+
 Shape ShapeFor(Format format, int tokens) {
   const int cols = 2048;
   if (tokens > 64) return {2048, cols};
@@ -97,8 +112,7 @@ void AddMatmul(Format format, Isa isa, Act act, int tokens, int threads) {
       fmt::format("{}/act_{}/{}/tokens_{}/workers_{}", TraitsOf(format).name,
                   act == Act::kInt8 ? "int8" : "f32", IsaName(isa), tokens, threads);
   auto* bench = benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-    Fixture fixture(format, ShapeFor(format, tokens), threads);
-    fixture.Run(state, isa, act, tokens);
+    FixtureFor(format, ShapeFor(format, tokens), threads).Run(state, isa, act, tokens);
   });
   bench->Unit(benchmark::kMicrosecond);
   if (threads > 1) bench->UseRealTime();

@@ -16,11 +16,6 @@ NIBBLE_INLINE int Dim16(int head_dim) { return (head_dim + 15) / 16 * 16; }
 NIBBLE_INLINE const uint8_t* Bytes(const std::byte* p) {
   return reinterpret_cast<const uint8_t*>(p);
 }
-NIBBLE_INLINE float FloatAt(const std::byte* p) {
-  float value = 0;
-  __builtin_memcpy(&value, p, sizeof value);
-  return value;
-}
 
 // Lines of the pages to come, as many as are read, each along with the multiplies of its own
 // (simd/attention_ahead.h). A page that comes from a cache fetches itself, which is cheaper than a
