@@ -76,13 +76,13 @@ std::string CompressedActivations(const HfScheme& scheme) {
 }
 
 std::string CompressedConfig(const HfScheme& scheme, std::span<const std::string> kept) {
-  return fmt::format(
-      R"({{"quant_method":"compressed-tensors","format":"{}",)"
-      R"("quantization_status":"compressed","global_compression_ratio":null,)"
-      R"("kv_cache_scheme":null,"ignore":{},"config_groups":{{"group_0":{{)"
-      R"("targets":["Linear"],"weights":{},"input_activations":{},"output_activations":null}}}}}})",
-      HfLayoutName(scheme.layout), JsonStrings(kept), CompressedWeights(scheme),
-      CompressedActivations(scheme));
+  return fmt::format(R"({{"quant_method":"compressed-tensors","format":"{}",)"
+                     R"("quantization_status":"compressed","global_compression_ratio":null,)"
+                     R"("kv_cache_scheme":null,"ignore":{},"config_groups":{{"group_0":{{)"
+                     R"("targets":["Linear"],"format":"{}","weights":{},"input_activations":{},)"
+                     R"("output_activations":null}}}}}})",
+                     HfLayoutName(scheme.layout), JsonStrings(kept), HfLayoutName(scheme.layout),
+                     CompressedWeights(scheme), CompressedActivations(scheme));
 }
 
 }  // namespace
