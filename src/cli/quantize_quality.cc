@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/sha256.h"
+#include "cli/generate.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "eval/builtin_text.h"
@@ -20,6 +21,19 @@ WindowOptions WindowsOf(const QuantizeFlags& own, const QualityText& text) {
   windows.context = text.context;
   windows.chunks = own.chunks;
   return windows;
+}
+
+// One answer of 32 tokens to the text's beginning.
+Result<CardSpeed> MeasureSpeed(Engine& engine, std::span<const TokenId> ids) {
+  constexpr int kAnswer = 32;
+  const int most = std::max(1, engine.plan().max_context - kAnswer);
+  Request request;
+  request.prompt.assign(ids.begin(), ids.begin() + std::min<ptrdiff_t>(most, std::ssize(ids)));
+  request.max_tokens = kAnswer;
+  request.ignore_end = true;
+  NIBBLE_TRY(const Answer answer, Generate(engine, std::move(request), [](std::string_view) {}));
+  const RunStats stats = MakeRunStats(engine, answer.finish.usage);
+  return CardSpeed{.prefill = stats.prefill_tok_s, .decode = stats.decode_tok_s};
 }
 
 }  // namespace
@@ -44,9 +58,9 @@ Result<std::optional<QualityText>> ReadQualityText(const GlobalFlags& flags,
   return text;
 }
 
-Result<CardQuality> MeasureQuality(const GlobalFlags& flags, const QuantizeFlags& own,
-                                   const QualityText& text, const std::filesystem::path& source,
-                                   const std::string& made) {
+Result<MeasuredQuality> MeasureQuality(const GlobalFlags& flags, const QuantizeFlags& own,
+                                       const QualityText& text, const std::filesystem::path& source,
+                                       const std::string& made) {
   SessionOptions options;
   DivergenceOptions divergence;
   divergence.windows = WindowsOf(own, text);
@@ -64,19 +78,22 @@ Result<CardQuality> MeasureQuality(const GlobalFlags& flags, const QuantizeFlags
   NIBBLE_TRY(const DivergenceSamples samples,
              MeasureDivergence(*candidate.engine, *base.engine, ids, divergence));
   const DivergenceResult result = Summarise(samples);
-  return CardQuality{.text = text.name,
-                     .text_sha256 = Sha256Hex(text.text),
-                     .context = divergence.windows.context,
-                     .tokens = result.tokens,
-                     .act = flags.act,
-                     .ppl = result.ppl.mean,
-                     .ppl_se = result.ppl.se,
-                     .ppl_source = result.ppl_base.mean,
-                     .kld = result.divergence.mean,
-                     .kld_se = result.divergence.se,
-                     .top1 = result.same_top.mean,
-                     .top1_se = result.same_top.se,
-                     .verdict = Verdict(result)};
+  MeasuredQuality measured;
+  measured.quality = CardQuality{.text = text.name,
+                                 .text_sha256 = Sha256Hex(text.text),
+                                 .context = divergence.windows.context,
+                                 .tokens = result.tokens,
+                                 .act = flags.act,
+                                 .ppl = result.ppl.mean,
+                                 .ppl_se = result.ppl.se,
+                                 .ppl_source = result.ppl_base.mean,
+                                 .kld = result.divergence.mean,
+                                 .kld_se = result.divergence.se,
+                                 .top1 = result.same_top.mean,
+                                 .top1_se = result.same_top.se,
+                                 .verdict = Verdict(result)};
+  NIBBLE_TRY(measured.speed, MeasureSpeed(*candidate.engine, ids));
+  return measured;
 }
 
 }  // namespace nibble::cli

@@ -29,9 +29,15 @@ Result<std::optional<QualityText>> ReadQualityText(const GlobalFlags& flags,
                                                    const QuantizeFlags& own,
                                                    const Tokenizer& tokenizer, int model_context);
 
-// The divergence of `made` from its source, which runs with --act f32 --kv f32.
-Result<CardQuality> MeasureQuality(const GlobalFlags& flags, const QuantizeFlags& own,
-                                   const QualityText& text, const std::filesystem::path& source,
-                                   const std::string& made);
+struct MeasuredQuality {
+  CardQuality quality;
+  CardSpeed speed;
+};
+
+// The divergence of `made` from its source, which runs with --act f32 --kv f32, and the speed of
+// `made`.
+Result<MeasuredQuality> MeasureQuality(const GlobalFlags& flags, const QuantizeFlags& own,
+                                       const QualityText& text, const std::filesystem::path& source,
+                                       const std::string& made);
 
 }  // namespace nibble::cli

@@ -16,7 +16,7 @@ Json QuantizeJson(const Card& card, const std::vector<TensorReport>& tensors, do
   for (const TensorReport& tensor : tensors) {
     Json row;
     row["name"] = tensor.name;
-    row["type"] = TraitsOf(tensor.to).name;
+    row["type"] = tensor.type.empty() ? std::string(TraitsOf(tensor.to).name) : tensor.type;
     row["source_type"] = TraitsOf(tensor.from).name;
     row["rel_error"] = tensor.loss.RelativeError();
     row["max_outlier_ratio"] = tensor.loss.OutlierRatio();
@@ -41,6 +41,12 @@ void PrintCard(const Card& card, double seconds) {
   fmt::print("{} → {} ({}), {:.3f} bits a weight, in {:.1f} s\n",
              FormatBytes(static_cast<double>(card.source_bytes)),
              FormatBytes(static_cast<double>(card.bytes)), card.to, card.bits_per_weight, seconds);
+  fmt::print("method: {}; peak resident {}\n", card.parameters,
+             FormatBytes(static_cast<double>(card.peak_resident_bytes)));
+  if (card.speed) {
+    fmt::print("speed: prompt {:.4g} tokens/s, answer {:.4g} tokens/s ({})\n", card.speed->prefill,
+               card.speed->decode, card.machine);
+  }
   if (!card.quality) {
     fmt::print("quality: not measured\n");
     return;

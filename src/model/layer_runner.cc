@@ -70,6 +70,7 @@ class LayerRunner::Impl : public PackedDecoder {
   void EmbedTokens(std::span<const TokenId> tokens, MatrixView<float> hidden);
   Status BeginLayer(int layer);
   Status Load(LayerStage stage);
+  Status LoadLinear(Linear linear);
   void Drop(LayerStage stage);
   Status Replace(Linear linear, MatrixView<const float> weights);
   MatrixView<const float> Input(LayerStage stage, const LayerSequence& sequence);
@@ -159,12 +160,15 @@ Status LayerRunner::Impl::BeginLayer(int layer) {
 }
 
 Status LayerRunner::Impl::Load(LayerStage stage) {
+  for (const Linear linear : LinearsOf(stage)) NIBBLE_RETURN_IF_ERROR(LoadLinear(linear));
+  return {};
+}
+
+Status LayerRunner::Impl::LoadLinear(Linear linear) {
   const LayerTensors& tensors = file_.tensors().layers[static_cast<size_t>(layer_)];
-  for (const Linear linear : LinearsOf(stage)) {
-    const auto at = static_cast<size_t>(linear);
-    NIBBLE_TRY(layer().linears[at].weight,
-               PackOne(file_, tensors[linear].weight, linears_[at], pool_));
-  }
+  const auto at = static_cast<size_t>(linear);
+  NIBBLE_TRY(layer().linears[at].weight,
+             PackOne(file_, tensors[linear].weight, linears_[at], pool_));
   return {};
 }
 
@@ -331,6 +335,7 @@ void LayerRunner::Embed(std::span<const TokenId> tokens, MatrixView<float> hidde
 }
 Status LayerRunner::BeginLayer(int layer) { return impl_->BeginLayer(layer); }
 Status LayerRunner::Load(LayerStage stage) { return impl_->Load(stage); }
+Status LayerRunner::Load(Linear linear) { return impl_->LoadLinear(linear); }
 void LayerRunner::Drop(LayerStage stage) { impl_->Drop(stage); }
 Status LayerRunner::Replace(Linear linear, MatrixView<const float> weights) {
   return impl_->Replace(linear, weights);

@@ -53,6 +53,7 @@ class LayerRunner {
   // Takes a layer's norms and biases; no linear is loaded.
   Status BeginLayer(int layer);
   Status Load(LayerStage stage);
+  Status Load(Linear linear);
   void Drop(LayerStage stage);
   // Other weights [outputs][inputs] from now on.
   Status Replace(Linear linear, MatrixView<const float> weights);

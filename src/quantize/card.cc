@@ -25,6 +25,30 @@ Json QualityJson(const CardQuality& quality) {
   return out;
 }
 
+Json RecipeJson(const Card& card) {
+  Json out = {{"to", card.to},
+              {"method", card.method},
+              {"parameters", card.parameters},
+              {"tensor_types", card.rules}};
+  if (!card.budget.empty()) out["budget"] = card.budget;
+  if (card.importance) {
+    out["importance"] = {{"from", card.importance->kind},
+                         {"name", card.importance->name},
+                         {"sha256", card.importance->sha256},
+                         {"tokens", card.importance->tokens}};
+  }
+  if (card.calibration) {
+    const CardCalibration& calibration = *card.calibration;
+    out["calibration"] = {{"name", calibration.name},
+                          {"sha256", calibration.sha256},
+                          {"sequences", calibration.sequences},
+                          {"length", calibration.length}};
+    if (calibration.seed) out["calibration"]["seed"] = *calibration.seed;
+  }
+  if (!card.notes.empty()) out["notes"] = card.notes;
+  return out;
+}
+
 }  // namespace
 
 std::string CardJson(const Card& card) {
@@ -33,17 +57,16 @@ std::string CardJson(const Card& card) {
   out["tool"] = card.tool;
   out["source"] = {
       {"name", card.source_name}, {"bytes", card.source_bytes}, {"sha256", card.source_sha256}};
-  out["recipe"] = {{"to", card.to}, {"method", card.method}, {"tensor_types", card.rules}};
-  if (card.importance) {
-    out["recipe"]["importance"] = {{"from", card.importance->kind},
-                                   {"name", card.importance->name},
-                                   {"sha256", card.importance->sha256},
-                                   {"tokens", card.importance->tokens}};
-  }
+  out["recipe"] = RecipeJson(card);
   out["bytes"] = card.bytes;
   out["bits_per_weight"] = card.bits_per_weight;
   out["quality"] = card.quality ? QualityJson(*card.quality) : Json("not measured");
+  if (card.speed) {
+    out["speed"] = {{"prefill_tok_s", card.speed->prefill}, {"decode_tok_s", card.speed->decode}};
+  }
   out["machine"] = card.machine;
+  out["peak_resident_bytes"] = card.peak_resident_bytes;
+  out["seconds"] = card.seconds;
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -58,6 +58,19 @@ double EncodeLoss::OutlierRatio() const {
   return squares > 0 ? double{largest} / std::sqrt(squares / static_cast<double>(weights)) : 0;
 }
 
+EncodeLoss MeasureLoss(MatrixView<const float> source, MatrixView<const float> decoded,
+                       ThreadPool& pool) {
+  std::vector<EncodeLoss> losses(static_cast<size_t>(source.rows));
+  pool.ParallelFor(source.rows, 1, [&](int64_t begin, int64_t end, int) {
+    for (int r = static_cast<int>(begin); r < end; ++r) {
+      losses[static_cast<size_t>(r)] = LossOf(source.row_span(r), decoded.row_span(r));
+    }
+  });
+  EncodeLoss total;
+  for (const EncodeLoss& loss : losses) AddTo(total, loss);
+  return total;
+}
+
 Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to, ThreadPool& pool,
                                 const AppendBytes& append,
                                 const std::function<void(uint64_t weights)>& progress) {

@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "format/format.h"
 #include "quantize/tensor_view.h"
+#include "tensor/matrix.h"
 
 namespace nibble {
 
@@ -25,6 +26,10 @@ struct EncodeLoss {
   // The largest magnitude over the root mean square one.
   double OutlierRatio() const;
 };
+
+// Of whole matrices of one shape. The sum does not depend on the threads.
+EncodeLoss MeasureLoss(MatrixView<const float> source, MatrixView<const float> decoded,
+                       ThreadPool& pool);
 
 // A target format, and what an error in each column costs: [columns], or empty where that is not
 // known. Formats that it would not change leave it.

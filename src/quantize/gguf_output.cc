@@ -74,7 +74,8 @@ Status SetMetadata(const ModelFile& model, std::string_view mix,
 // Hands the bytes of a tensor of the new file on, piece by piece.
 Status ForPieces(const TensorChoice& choice, const TensorStore& store,
                  const std::function<Status(std::span<const std::byte>)>& take) {
-  if (choice.copied) {
+  // What is in the store goes before the source: a norm that took scales in.
+  if (store.Find(choice.name()) == nullptr) {
     std::span<const std::byte> bytes = choice.view.tensor->bytes;
     while (!bytes.empty()) {
       const auto piece = bytes.first(std::min(kPieceBytes, bytes.size()));
@@ -138,7 +139,13 @@ Result<uint64_t> ReadBack(const ModelFile& model, const std::vector<TensorChoice
   return static_cast<uint64_t>(text - read.files()[0].bytes().data());
 }
 
-// The other way round of LossNote.
+}  // namespace
+
+std::string LossNote(const EncodeLoss& loss, std::string_view note) {
+  return fmt::format("{:a} {:a} {:a} {}|{}", loss.squared_error, loss.squares, loss.largest,
+                     loss.weights, note);
+}
+
 void ReadLossNote(const std::string& text, TensorReport& report) {
   unsigned long long weights = 0;  // NOLINT(google-runtime-int): scanf's type
   int read = 0;
@@ -148,13 +155,6 @@ void ReadLossNote(const std::string& text, TensorReport& report) {
   const std::string_view note = std::string_view(text).substr(static_cast<size_t>(read));
   if (note.empty()) return;
   report.note += (report.note.empty() ? "" : "; ") + std::string(note);
-}
-
-}  // namespace
-
-std::string LossNote(const EncodeLoss& loss, std::string_view note) {
-  return fmt::format("{:a} {:a} {:a} {}|{}", loss.squared_error, loss.squares, loss.largest,
-                     loss.weights, note);
 }
 
 Status EncodeTensors(const ModelFile& model, const std::vector<TensorChoice>& choices,
@@ -202,7 +202,8 @@ Result<QuantizedGguf> AssembleGguf(const ModelFile& model, const std::vector<Ten
                        .to = choice.to,
                        .note = choice.note,
                        .loss = {}});
-    if (!choice.copied) ReadLossNote(store.Find(choice.name())->note, reports.back());
+    const TensorStore::Record* record = store.Find(choice.name());
+    if (record != nullptr) ReadLossNote(record->note, reports.back());
   }
   NIBBLE_TRY(TensorStream stream, writer.Begin(path));
   for (const TensorChoice& choice : choices) {

@@ -25,7 +25,8 @@ struct TensorReport {
   Format from = Format::kF32;
   Format to = Format::kF32;
   std::string note;
-  EncodeLoss loss;  // zeros for what was copied
+  EncodeLoss loss;        // zeros for what was copied
+  std::string type = {};  // a layout in place of `to`
 };
 
 // A complete GGUF file under its temporary name, with room for a card.
@@ -64,6 +65,8 @@ Status EncodeTensors(const ModelFile& model, const std::vector<TensorChoice>& ch
 
 // What the store keeps beside a tensor's bytes.
 std::string LossNote(const EncodeLoss& loss, std::string_view note);
+// The other way round.
+void ReadLossNote(const std::string& text, TensorReport& report);
 
 // Writes the file of the tensors in the store and of those that are copied, and reads it back: what
 // is on disk must be what was written, and decode to it. mix_name: names general.file_type.

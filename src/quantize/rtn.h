@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "container/grouped_matrix.h"
+#include "container/hf_scheme.h"
 #include "quantize/grid.h"
 #include "tensor/matrix.h"
 
@@ -23,12 +24,6 @@ void Dequantize(const GroupedMatrix& matrix, MatrixView<float> out, ThreadPool& 
 
 // FP8 E4M3 codes (largest 448, saturating, ties to even) with f32 scales: w ≈ scale × code. The
 // scale is largest magnitude / 448, rounded to its type; 1 for nothing but zeros.
-struct Fp8Matrix {
-  int rows = 0;
-  int cols = 0;
-  std::vector<uint8_t> codes;  // [rows][cols]
-  std::vector<float> scales;   // [1] per tensor, [rows] per channel
-};
 // granularity: kTensor or kChannel. Errors as QuantizeRtn's.
 Result<Fp8Matrix> QuantizeFp8(MatrixView<const float> w, Granularity granularity,
                               ScaleType scale_type, ThreadPool& pool);

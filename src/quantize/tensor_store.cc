@@ -24,8 +24,9 @@ constexpr uint64_t kMaxText = 1 << 16;  // name or note
 class StoreHash {
  public:
   void Add(std::span<const std::byte> bytes) {
-    for (const std::byte byte : bytes.first(Head(bytes.size()))) AddByte(byte);
-    bytes = bytes.subspan(Head(bytes.size()));
+    const size_t head = std::min<size_t>(bytes.size(), (8 - count_ % 8) % 8);
+    for (const std::byte byte : bytes.first(head)) AddByte(byte);
+    bytes = bytes.subspan(head);
     while (bytes.size() >= 8) {
       uint64_t word = 0;
       std::memcpy(&word, bytes.data(), 8);
@@ -37,7 +38,6 @@ class StoreHash {
   uint64_t Value() const { return (state_ ^ partial_ ^ count_) * 0x9E3779B97F4A7C15ULL; }
 
  private:
-  size_t Head(size_t size) const { return std::min<size_t>(size, (8 - count_ % 8) % 8); }
   void AddByte(std::byte byte) {
     partial_ |= static_cast<uint64_t>(byte) << (8 * (count_ % 8));
     if (++count_ % 8 == 0) {

@@ -226,6 +226,199 @@ class FromFolder(CliTest):
         self.assertEqual(len(answers), 1, answers)
 
 
+class Methods(CliTest):
+    """Calibrated methods on the demonstration model."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.out = self.folder / "out.gguf"
+        play = (SOURCE / "examples" / "shakespeare" / "input.txt").read_text()
+        self.calib = self.folder / "calib.txt"
+        self.calib.write_text(play[:40000])
+        self.text = self.folder / "text.txt"
+        self.text.write_text(play[-8000:])
+        self.model = SOURCE / "models" / "shakespeare"
+
+    def quantize(self, *more, to="q4_0", model=None):
+        return self.run_json("quantize", model or self.model, self.out, "--to", to, "--text",
+                             self.text, "-c", "128", "--act", "f32", "--force", *more)
+
+    def calibrated(self, *more, sequences=64, **options):
+        return self.quantize("--calib", self.calib, "--calib-length", "128", "--calib-sequences",
+                             str(sequences), *more, **options)
+
+    def test_gptq_loses_less_than_rounding(self):
+        rounded = self.quantize("--method", "rtn")
+        found = self.calibrated("--method", "gptq")
+        self.assertLess(found["kld"], rounded["kld"])
+        recipe = found["card"]["recipe"]
+        self.assertEqual(recipe["method"], "gptq")
+        self.assertEqual(recipe["parameters"], "gptq damp=0.01")
+        self.assertEqual(recipe["calibration"],
+                         {"name": "calib.txt", "sequences": 64, "length": 128,
+                          "sha256": hashlib.sha256(self.calib.read_bytes()).hexdigest()})
+        self.assertGreater(found["card"]["speed"]["decode_tok_s"], 0)
+        # The same bytes with another number of threads, and with activations in a file.
+        first = self.out.read_bytes()
+        kept = [t for t in found["per_tensor"] if t["name"] == "blk.1.ffn_up.weight"]
+        self.assertIn("loss", kept[0]["note"])
+        self.calibrated("--method", "gptq", "--no-quality", "-t", "1", "--calib-memory", "1KB")
+        again = self.out.read_bytes()
+        start = len(first) - sum(t["bytes"] for t in self.run_json(
+            "inspect", self.out, "--tensors")["tensors"])
+        self.assertEqual(first[start:], again[start:])
+        ordered = self.calibrated("--method", "gptq", "--act-order", "--damp", "0.1")
+        self.assertEqual(ordered["card"]["recipe"]["parameters"], "gptq damp=0.1 act-order")
+        self.assertLess(ordered["kld"], rounded["kld"])
+
+    def test_scaling_hqq_and_combinations(self):
+        rounded = self.quantize("--method", "rtn")
+        for method, more in (("awq", ()), ("awq", ("--clip",)), ("smoothquant+gptq", ()),
+                             ("awq+gptq", ())):
+            with self.subTest(method=method, more=more):
+                found = self.calibrated("--method", method, *more)
+                self.assertNotEqual(found["kld"], rounded["kld"])
+                self.assertLess(found["kld"], 1.5 * rounded["kld"])
+        # Scales that move and rounding that is nearly exact: the function stays.
+        for method in ("awq+rtn", "smoothquant+rtn"):
+            found = self.calibrated("--method", method, to="f32")
+            self.assertLess(found["kld"], 1e-6)
+            names = {t["name"] for t in found["per_tensor"]}
+            self.assertIn("blk.0.attn_norm.weight", names)
+        affine = self.quantize("--method", "rtn", to="q4_1")
+        found = self.quantize("--method", "hqq", to="q4_1")
+        self.assertNotEqual(found["kld"], affine["kld"])
+        self.assertLess(found["kld"], 1.5 * affine["kld"])
+
+    def test_a_seed_draws_other_sequences(self):
+        draws = {json.dumps(self.calibrated("--method", "gptq", "--no-quality", *seed,
+                                            sequences=8)["per_tensor"])
+                 for seed in ((), ("--seed", "1"), ("--seed", "2"))}
+        self.assertEqual(len(draws), 3)
+
+    def test_what_does_not_go_together(self):
+        def refused(*more, words, to="q4_0"):
+            self.assert_refused(nibble("quantize", self.model, self.out, "--to", to,
+                                       "--no-quality", *more), *words)
+        refused("--method", "gtpq", words=("gtpq", "known"))
+        refused("--method", "gptq+rtn", words=("gptq+rtn",))
+        refused("--method", "awq+smoothquant", words=("two methods",))
+        refused("--act-order", words=("--act-order", "gptq"))
+        refused("--alpha", "0.7", words=("--alpha", "smoothquant"))
+        refused("--method", "gptq", "--imatrix", "x", words=("--imatrix", "kquant"))
+        refused("--method", "llm-int8", words=("folder",))
+        refused("--method", "hqq", words=("q4_1", "q5_1"))
+        short = self.folder / "short.txt"
+        short.write_text("short")
+        refused("--method", "gptq", "--calib", short, words=("--calib", "5"))
+        refused("--method", "gptq", "--calib-memory", "much", words=("much",))
+        self.assertFalse(self.out.exists())
+
+    def test_a_weight_that_is_no_number_is_named(self):
+        for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+            (self.folder / name).write_bytes((self.model / name).read_bytes())
+        data = bytearray((self.model / "model.safetensors").read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        head = json.loads(data[8:8 + size])
+        name = next(k for k in head if k.endswith("h.2.mlp.c_fc.weight"))
+        at = 8 + size + head[name]["data_offsets"][0] + 4 * (3 * head[name]["shape"][1] + 7)
+        data[at:at + 4] = struct.pack("<f", float("nan"))
+        (self.folder / "model.safetensors").write_bytes(data)
+        for method in ("gptq", "kquant"):
+            self.assert_refused(nibble("quantize", self.folder, self.out, "--to", "q4_0",
+                                       "--no-quality", "--method", method), "blk.2.ffn_up"
+                                if method == "kquant" else name, "row 7", "column 3", "nan")
+
+
+class Folders(CliTest):
+    """Hugging Face layouts, from a folder to a folder."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.out = self.folder / "out"
+        self.model = self.folder / "model"
+        self.model.mkdir()
+        source = shared("models/hf-320/qwen2")
+        for name in ("config.json", "model.safetensors"):
+            (self.model / name).write_bytes((source / name).read_bytes())
+        tokenizer = shared("tokenizers/neural-api/tiny_bpe_split_qwen2_tokenizer.json")
+        (self.model / "tokenizer.json").write_bytes(tokenizer.read_bytes())
+
+    def make(self, to, *more):
+        return self.run_json("quantize", self.model, self.out, "--to", to, "--no-quality",
+                             "--force", *more)
+
+    def header(self):
+        data = (self.out / "model.safetensors").read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        return json.loads(data[8:8 + size])
+
+    def test_layouts(self):
+        expected = {"gptq": ("gptq", "qweight", "I32"), "awq": ("awq", "qweight", "I32"),
+                    "w4a16-g32": ("compressed-tensors", "weight_packed", "I32"),
+                    "w4a16-asym-g32": ("compressed-tensors", "weight_zero_point", "I32"),
+                    "w8a16-g32": ("compressed-tensors", "weight_packed", "I32"),
+                    "w8a8": ("compressed-tensors", "weight", "I8"),
+                    "fp8": ("compressed-tensors", "weight", "F8_E4M3"),
+                    "fp8-dynamic": ("compressed-tensors", "weight_scale", None),
+                    "llm-int8": ("bitsandbytes", "SCB", "F32")}
+        for to, (method, tensor, dtype) in expected.items():
+            with self.subTest(to):
+                more = ("--group", "32") if to in ("gptq", "awq") else ()
+                found = self.make(to, *more)
+                config = json.loads((self.out / "config.json").read_text())
+                self.assertEqual(config["quantization_config"]["quant_method"], method)
+                head = self.header()
+                entry = head[f"model.layers.0.self_attn.q_proj.{tensor}"]
+                if dtype:
+                    self.assertEqual(entry["dtype"], dtype)
+                self.assertIn("model.embed_tokens.weight", head)
+                card = json.loads((self.out / "nibble_card.json").read_text())
+                self.assertEqual(card, found["card"])
+                self.assertEqual(card["recipe"]["to"], to)
+                self.assertEqual((self.out / "tokenizer.json").read_bytes(),
+                                 (self.model / "tokenizer.json").read_bytes())
+                types = {t["name"]: t for t in found["per_tensor"]}
+                linear = types["model.layers.0.mlp.up_proj.weight"]
+                self.assertEqual(linear["type"], to)
+                self.assertTrue(0 < linear["rel_error"] < 0.15, linear)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "out"])
+
+    def test_gptq_and_scales(self):
+        text = self.folder / "text.txt"
+        text.write_text("the quick brown fox jumps over the lazy dog 123 times; " * 120)
+        rounded = self.make("gptq", "--group", "32")
+        calib = ("--calib", text, "--calib-length", "64")
+        found = self.make("gptq", "--group", "32", "--method", "gptq", "--act-order", *calib)
+        config = json.loads((self.out / "config.json").read_text())["quantization_config"]
+        self.assertEqual((config["desc_act"], config["bits"], config["group_size"]),
+                         (True, 4, 32))
+        notes = [t.get("note", "") for t in found["per_tensor"]]
+        self.assertTrue(any(note.startswith("loss") for note in notes))
+        self.assertNotEqual(found["per_tensor"], rounded["per_tensor"])
+        self.make("awq", "--group", "32", "--method", "awq", *calib)
+        self.make("w8a8", "--method", "smoothquant", "--alpha", "0.8", *calib)
+
+    def test_refusals(self):
+        def refused(source, to, *words, more=()):
+            self.assert_refused(nibble("quantize", source, self.out, "--to", to, "--no-quality",
+                                       *more), *words)
+        refused(self.model, "q4_k_m", "unknown layout", "w8a8")
+        refused(shared(STORIES), "gptq", "GGUF file")
+        refused(SOURCE / "models" / "shakespeare", "gptq", "{in, out}")
+        refused(self.model, "gptq", "hqq", more=("--method", "hqq"))
+        refused(self.model, "gptq", "holds none", more=("--group", "24"))
+        refused(self.model, "w8a8", "--granularity tensor", more=("--granularity", "tensor"))
+        self.out.mkdir()
+        (self.out / "mine.txt").write_text("kept")
+        refused(self.model, "w8a8", "out", more=("--force",))
+        self.assertEqual((self.out / "mine.txt").read_text(), "kept")
+
+
 class Interrupted(CliTest):
     def test_a_killed_run_is_taken_up(self):
         folder = tempfile.TemporaryDirectory()
@@ -235,7 +428,11 @@ class Interrupted(CliTest):
                      "--no-quality", "--quiet"]
         done = nibble(*arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
-        expected = out.read_bytes()
+        # All but the card, which says how long it took.
+        def without_card(data):
+            at = data.index(b"nibble.card") + len(b"nibble.card") + 4 + 8
+            return data[:at] + data[at + 8192:]
+        expected = without_card(out.read_bytes())
         self.assertEqual(os.listdir(folder.name), ["out.gguf"])
         # What a run leaves that was killed while it wrote: some whole tensors and part of one.
         kept = pathlib.Path(folder.name) / "out.gguf.nibble-part"
@@ -248,7 +445,7 @@ class Interrupted(CliTest):
         again = nibble(*arguments[:-1])
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertRegex(again.stderr, r"[1-9][0-9]* tensors are there from a run")
-        self.assertEqual(out.read_bytes(), expected)
+        self.assertEqual(without_card(out.read_bytes()), expected)
         self.assertEqual(os.listdir(folder.name), ["out.gguf"])
 
 

@@ -1,0 +1,215 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "cli/output.h"
+#include "cli/quantize_job.h"
+#include "container/hf_folder_writer.h"
+#include "container/hf_scheme.h"
+#include "container/safetensors.h"
+#include "quantize/hf_target.h"
+
+namespace nibble::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a model folder holds beside its weights.
+constexpr std::array<std::string_view, 12> kBeside = {"generation_config.json",
+                                                      "tokenizer.json",
+                                                      "tokenizer_config.json",
+                                                      "tokenizer.model",
+                                                      "special_tokens_map.json",
+                                                      "added_tokens.json",
+                                                      "vocab.json",
+                                                      "merges.txt",
+                                                      "chat_template.jinja",
+                                                      "chat_template.json",
+                                                      "preprocessor_config.json",
+                                                      "LICENSE"};
+
+Status CheckSource(const ModelFile& model) {
+  if (model.is_gguf()) {
+    return BadInput(
+        "OUT: a folder is made from a Hugging Face folder only, and IN is a GGUF file, which has "
+        "no "
+        "config.json and no tokenizer.json; give a name that ends in .gguf as OUT");
+  }
+  for (const SourceTensor& tensor : model.source().tensors()) {
+    const bool wide = tensor.format && TraitsOf(*tensor.format).BitsPerWeight() >= 8;
+    if (!wide || TraitsOf(*tensor.format).block_elements != 1) {
+      return BadInput("'{}' is {}: a folder of floats is expected", tensor.name, tensor.type_name);
+    }
+  }
+  return {};
+}
+
+// The scheme that --to names, with --group, --granularity and --sym or --asym in place of its own.
+Result<HfScheme> SchemeOf(const QuantizeJob& job) {
+  const bool bf16 = std::ranges::any_of(job.model.source().tensors(), [](const SourceTensor& t) {
+    return t.format == Format::kBF16;
+  });
+  NIBBLE_TRY(HfScheme scheme, HfSchemeFromName(job.own.to, bf16));
+  const QuantizeFlags& own = job.own;
+  if (own.group > 0) scheme.group = own.group;
+  if (own.granularity == "channel") scheme.group = 0;
+  if (own.granularity == "group" && scheme.group == 0) scheme.group = 128;
+  if (scheme.layout == HfLayout::kFloatQuantized && !own.granularity.empty()) {
+    scheme.tensor_scale = own.granularity == "tensor";
+  } else if (own.granularity == "tensor") {
+    return BadInput("--granularity tensor: of the layouts only fp8 has one scale for a matrix");
+  }
+  if (own.sym) scheme.symmetric = true;
+  if (own.asym) scheme.symmetric = false;
+  const bool gptq = job.recipe.rounding == Rounding::kGptq;
+  scheme.act_order = gptq && job.recipe.act_order && !job.recipe.static_groups && scheme.group > 0;
+  scheme.static_groups = job.recipe.static_groups;
+  scheme.damp_percent = job.recipe.damping;
+  scheme.true_sequential = gptq;
+  scheme.outlier_threshold = job.recipe.threshold;
+  return scheme;
+}
+
+// Every tensor of the folder in its order, with its bytes.
+using TakeTensor = std::function<Status(const HfTensor& tensor, std::span<const std::byte> bytes)>;
+
+Status ForTensors(const ModelFile& model, const HfTarget& target, const TensorStore& store,
+                  bool with_bytes, const TakeTensor& take) {
+  for (const SourceTensor& tensor : model.source().tensors()) {
+    if (target.Quantises(tensor)) {
+      const auto heads =
+          HfLinearTensors(target.scheme(), HfTarget::ModuleOf(tensor),
+                          static_cast<int>(tensor.rows()), static_cast<int>(tensor.cols()));
+      std::vector<std::vector<std::byte>> bytes(heads.size());
+      if (with_bytes) {
+        NIBBLE_TRY(bytes, target.Encoded(tensor));
+      }
+      for (size_t i = 0; i < heads.size(); ++i) {
+        NIBBLE_RETURN_IF_ERROR(take(heads[i], bytes[i]));
+      }
+      continue;
+    }
+    const HfTensor head = {.name = std::string(tensor.name),
+                           .dtype = tensor.type_name,
+                           .shape = {tensor.shape.begin(), tensor.shape.begin() + tensor.rank}};
+    const TensorStore::Record* other = store.Find(tensor.name);
+    std::vector<std::byte> changed;
+    if (other != nullptr) {
+      changed.resize(other->bytes);
+      NIBBLE_RETURN_IF_ERROR(store.Read(*other, 0, changed));
+    }
+    NIBBLE_RETURN_IF_ERROR(
+        take(head, other != nullptr ? std::span<const std::byte>(changed) : tensor.bytes));
+  }
+  return {};
+}
+
+// Reads the folder back: every tensor must hold what was to be written.
+Status ReadBack(const ModelFile& model, const HfTarget& target, const TensorStore& store,
+                const fs::path& folder) {
+  NIBBLE_TRY(const SafetensorsModel read, SafetensorsModel::Open(folder));
+  return ForTensors(model, target, store, true,
+                    [&](const HfTensor& tensor, std::span<const std::byte> bytes) -> Status {
+                      const SourceTensor* found = read.tensors().Find(tensor.name);
+                      if (found != nullptr && std::ranges::equal(found->bytes, bytes)) return {};
+                      return IoError("{}: read back, {} is not what was written", folder.string(),
+                                     tensor.name);
+                    });
+}
+
+Result<HfFolderWriter> WriteFolder(const QuantizeJob& job, const HfTarget& target,
+                                   const TensorStore& store) {
+  NIBBLE_TRY(HfFolderWriter writer,
+             HfFolderWriter::Create(job.own.out, {.replace = job.own.force}));
+  NIBBLE_RETURN_IF_ERROR(ForTensors(job.model, target, store, false,
+                                    [&](const HfTensor& tensor, std::span<const std::byte>) {
+                                      return writer.AddTensor(tensor);
+                                    }));
+  NIBBLE_RETURN_IF_ERROR(writer.Begin());
+  NIBBLE_RETURN_IF_ERROR(ForTensors(
+      job.model, target, store, true,
+      [&](const HfTensor&, std::span<const std::byte> bytes) { return writer.Append(bytes); }));
+  std::error_code ignored;
+  const fs::path from = fs::is_directory(job.in, ignored) ? job.in : job.in.parent_path();
+  NIBBLE_TRY(const std::string config, ReadTextFile((from / "config.json").string()));
+  NIBBLE_TRY(const std::string quantised,
+             HfConfigWithQuantization(config, target.scheme(), target.kept()));
+  NIBBLE_RETURN_IF_ERROR(writer.WriteText("config.json", quantised));
+  for (const std::string_view name : kBeside) {
+    if (fs::exists(from / name, ignored)) {
+      NIBBLE_RETURN_IF_ERROR(writer.CopyFile(from / name));
+    }
+  }
+  NIBBLE_RETURN_IF_ERROR(writer.Finish());
+  return writer;
+}
+
+// Fills the store.
+Status Run(const QuantizeJob& job, const Calibration& calibration, HfTarget& target,
+           MadeModel& made) {
+  made.notes = target.notes();
+  NIBBLE_TRY(CalibratedResult run, RunCalibrated(job, calibration, target));
+  std::ranges::move(run.notes, std::back_inserter(made.notes));
+  return {};
+}
+
+void Report(const ModelFile& model, const HfTarget& target, const TensorStore& store,
+            MadeModel& made) {
+  for (const SourceTensor& tensor : model.source().tensors()) {
+    TensorReport report = {.name = std::string(tensor.name),
+                           .from = *tensor.format,
+                           .to = *tensor.format,
+                           .note = {},
+                           .loss = {}};
+    if (target.Quantises(tensor)) {
+      report.type = made.to;
+      ReadLossNote(store.Find(tensor.name)->note, report);
+    }
+    made.tensors.push_back(std::move(report));
+  }
+}
+
+}  // namespace
+
+Result<MadeModel> QuantizeToFolder(const QuantizeJob& job) {
+  NIBBLE_RETURN_IF_ERROR(CheckSource(job.model));
+  NIBBLE_TRY(const HfScheme scheme, SchemeOf(job));
+  MadeModel made;
+  made.to = job.own.to;
+  Calibration calibration;
+  std::string more = fmt::format("{} {} {}", scheme.group, scheme.symmetric, job.own.granularity);
+  if (job.recipe.NeedsCalibration()) {
+    NIBBLE_TRY(calibration, ReadCalibration(job.flags, job.own.importance, job.tokenizer,
+                                            job.model.config().context_length));
+    made.calibration = calibration.card;
+    more += CalibrationKey(calibration.card);
+  }
+  NIBBLE_TRY(TensorStore opened, OpenStore(job, StoreKey(job, more)));
+  const auto store = std::make_shared<TensorStore>(std::move(opened));
+  NIBBLE_TRY(HfTarget target, HfTarget::Create(job.model, scheme, job.recipe, job.pool, *store));
+  const Status done = Run(job, calibration, target, made);
+  if (!done) return KeptFor(done.error(), *store);
+  auto written = WriteFolder(job, target, *store);
+  if (!written) return KeptFor(written.error(), *store);
+  const auto writer = std::make_shared<HfFolderWriter>(*std::move(written));
+  NIBBLE_RETURN_IF_ERROR(ReadBack(job.model, target, *store, writer->temporary_path()));
+  made.path = writer->temporary_path().string();
+  NIBBLE_RETURN_IF_ERROR(ForTensors(job.model, target, *store, true,
+                                    [&](const HfTensor&, std::span<const std::byte> bytes) {
+                                      made.weight_bytes += bytes.size();
+                                      return Status{};
+                                    }));
+  made.bytes = made.weight_bytes;
+  Report(job.model, target, *store, made);
+  made.commit = [writer, store](const std::string& card) -> Status {
+    NIBBLE_RETURN_IF_ERROR(writer->WriteText("nibble_card.json", card + "\n"));
+    return writer->Commit();
+  };
+  return made;
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/output.h"
+#include "cli/quantize_job.h"
+#include "eval/builtin_text.h"
+#include "quantize/gguf_target.h"
+#include "quantize/gguf_tokenizer.h"
+
+namespace nibble::cli {
+namespace {
+
+// What falls back, before the work starts.
+void PrintChoices(const GlobalFlags& flags, const std::vector<TensorChoice>& choices) {
+  if (flags.quiet) return;
+  for (const TensorChoice& choice : choices) {
+    if (choice.note.empty()) continue;
+    fmt::print(stderr, "{}: {} ({})\n", choice.name(), TraitsOf(choice.to).name, choice.note);
+  }
+  const bool coarse = std::ranges::any_of(choices, [](const TensorChoice& choice) {
+    return !choice.copied && TraitsOf(choice.from).BitsPerWeight() < 16;
+  });
+  if (coarse) {
+    fmt::print(stderr, "note: the source is quantised itself; its errors stay in the result\n");
+  }
+}
+
+Result<FormatMix> ChooseMix(const QuantizeJob& job) {
+  NIBBLE_TRY(FormatMix mix, FormatMix::FromName(job.own.to));
+  const ImportanceFlags& own = job.own.importance;
+  const bool importance = !own.calib.empty() || !own.imatrix.empty();
+  if (mix.NeedsImportance() && !importance) {
+    return BadInput("{} loses too much without an importance matrix: add --calib TEXT or --imatrix",
+                    mix.name());
+  }
+  if (importance) mix.UseImportance();
+  return mix;
+}
+
+Result<std::vector<TensorChoice>> Choose(const QuantizeJob& job, const FormatMix& mix) {
+  ChoiceOptions options = {.mix = mix, .rules = {}, .requantize = job.own.requantize};
+  for (const std::string& text : job.own.rules) {
+    NIBBLE_TRY(TypeRule rule, TypeRule::Parse(text));
+    options.rules.push_back(std::move(rule));
+  }
+  return ChooseFormats(job.model, options);
+}
+
+// The importance of the columns, checked against what is to be quantised.
+Result<std::optional<Importance>> ImportanceFor(const QuantizeJob& job,
+                                                const std::vector<TensorChoice>& choices) {
+  NIBBLE_TRY(std::optional<Importance> found,
+             FindImportance(job.flags, job.own.importance, job.in));
+  if (!found) return found;
+  NIBBLE_TRY(const auto unknown, CheckImportance(found->matrix, choices));
+  if (!unknown.empty() && !job.flags.quiet) {
+    fmt::print(stderr, "note: no importance is known for {}\n", fmt::join(unknown, ", "));
+  }
+  return found;
+}
+
+Status EncodeRest(const QuantizeJob& job, const std::vector<TensorChoice>& choices,
+                  const Imatrix* importance, TensorStore& store) {
+  Progress progress("quantize", !job.flags.quiet);
+  const EncodeRunOptions options = {
+      .importance = importance,
+      .progress = [&](double done, std::string_view name) { progress.Update(done, name); }};
+  return EncodeTensors(job.model, choices, options, job.pool, store);
+}
+
+// All tensors of the new file, with an importance matrix where one is asked for.
+Result<TensorStore> MakePlain(const QuantizeJob& job, const std::vector<TensorChoice>& choices,
+                              MadeModel& made) {
+  NIBBLE_TRY(const auto importance, ImportanceFor(job, choices));
+  std::string more;
+  if (importance) {
+    more = fmt::format("{} {}", importance->card.sha256, importance->card.tokens);
+    made.importance = importance->card;
+  }
+  NIBBLE_TRY(TensorStore store, OpenStore(job, StoreKey(job, more)));
+  const Status done = EncodeRest(job, choices, importance ? &importance->matrix : nullptr, store);
+  if (!done) return KeptFor(done.error(), store);
+  return store;
+}
+
+// The same by a method that computes the layers' inputs.
+Result<TensorStore> MakeCalibrated(const QuantizeJob& job, const std::vector<TensorChoice>& choices,
+                                   MadeModel& made) {
+  if (!job.own.importance.imatrix.empty() || !job.own.importance.save.empty()) {
+    return BadInput("--imatrix and --save-imatrix: only with --method kquant");
+  }
+  Calibration calibration;
+  if (job.recipe.NeedsCalibration()) {
+    NIBBLE_TRY(calibration, ReadCalibration(job.flags, job.own.importance, job.tokenizer,
+                                            job.model.config().context_length));
+    made.calibration = calibration.card;
+  }
+  NIBBLE_TRY(TensorStore store, OpenStore(job, StoreKey(job, CalibrationKey(calibration.card))));
+  GgufTarget target(choices, job.recipe, job.pool, store);
+  auto run = RunCalibrated(job, calibration, target);
+  if (!run) return KeptFor(run.error(), store);
+  made.notes = std::move(run->notes);
+  const Status rest = EncodeRest(job, choices, nullptr, store);
+  if (!rest) return KeptFor(rest.error(), store);
+  return store;
+}
+
+}  // namespace
+
+Result<MadeModel> QuantizeToGguf(const QuantizeJob& job) {
+  NIBBLE_TRY(const FormatMix mix, ChooseMix(job));
+  NIBBLE_TRY(const auto choices, Choose(job, mix));
+  NIBBLE_RETURN_IF_ERROR(GgufTarget::Check(choices, job.recipe));
+  PrintChoices(job.flags, choices);
+  MadeModel made;
+  const bool by_layers = job.recipe.NeedsCalibration() || job.recipe.rounding == Rounding::kHqq;
+  NIBBLE_TRY(TensorStore store,
+             by_layers ? MakeCalibrated(job, choices, made) : MakePlain(job, choices, made));
+  auto assembled = AssembleGguf(
+      job.model, choices, job.own.out, mix.name(),
+      [&](GgufWriter& writer) {
+        return WriteGgufTokenizer(job.in, job.tokenizer, job.model.config().vocabulary,
+                                  kBuiltinText, job.own.out, writer);
+      },
+      store);
+  if (!assembled) return KeptFor(assembled.error(), store);
+  auto file = std::make_shared<QuantizedGguf>(*std::move(assembled));
+  made.path = file->path();
+  made.to = mix.name();
+  made.bytes = file->bytes();
+  for (const TensorChoice& choice : choices) {
+    made.weight_bytes += TraitsOf(choice.to).RowBytes(choice.view.elements());
+  }
+  made.tensors = file->tensors();
+  // The store goes when the file has its name, or when this is given up.
+  auto kept = std::make_shared<TensorStore>(std::move(store));
+  made.commit = [file, kept](const std::string& card) { return file->Commit(card); };
+  return made;
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,101 @@
+#include "cli/quantize_job.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "base/sha256.h"
+#include "cli/output.h"
+#include "kernels/kernel_table.h"
+#include "platform/cpu.h"
+
+namespace nibble::cli {
+namespace {
+
+Status CheckMethodFlags(const QuantizeFlags& own, const Recipe& recipe) {
+  const auto only = [](bool given, bool fits, const char* flag, const char* with) -> Status {
+    if (!given || fits) return {};
+    return BadInput("{}: only with --method {}", flag, with);
+  };
+  const bool gptq = recipe.rounding == Rounding::kGptq;
+  NIBBLE_RETURN_IF_ERROR(only(own.act_order, gptq, "--act-order", "gptq"));
+  NIBBLE_RETURN_IF_ERROR(only(own.static_groups, gptq, "--static-groups", "gptq"));
+  NIBBLE_RETURN_IF_ERROR(only(own.damp != 0.01, gptq, "--damp", "gptq"));
+  NIBBLE_RETURN_IF_ERROR(
+      only(own.alpha != 0.5, recipe.scaling == Scaling::kSmoothQuant, "--alpha", "smoothquant"));
+  NIBBLE_RETURN_IF_ERROR(only(own.clip, recipe.scaling == Scaling::kAwq, "--clip", "awq"));
+  NIBBLE_RETURN_IF_ERROR(
+      only(own.mse, gptq || recipe.rounding == Rounding::kRtn, "--mse", "rtn or gptq"));
+  return only(own.threshold != 6, recipe.rounding == Rounding::kLlmInt8, "--threshold", "llm-int8");
+}
+
+}  // namespace
+
+Result<Recipe> RecipeOf(const QuantizeFlags& own, bool folder) {
+  const Rounding plain = folder ? Rounding::kRtn : Rounding::kKquant;
+  Recipe recipe;
+  recipe.rounding = plain;
+  if (!own.method.empty()) {
+    NIBBLE_TRY(recipe, Recipe::FromMethod(own.method, plain));
+  }
+  recipe.act_order = own.act_order;
+  recipe.static_groups = own.static_groups;
+  recipe.mse = own.mse;
+  recipe.clip = own.clip;
+  recipe.rotate = own.rotate;
+  recipe.damping = own.damp;
+  recipe.alpha = own.alpha;
+  recipe.threshold = own.threshold;
+  NIBBLE_RETURN_IF_ERROR(CheckMethodFlags(own, recipe));
+  return recipe;
+}
+
+std::string StoreKey(const QuantizeJob& job, std::string_view more) {
+  std::string key = std::string(NIBBLE_VERSION);
+  for (const MappedFile& file : job.model.files()) {
+    std::error_code ignored;
+    const auto time = std::filesystem::last_write_time(file.path(), ignored);
+    key += fmt::format("|{} {} {}", std::filesystem::absolute(file.path(), ignored).string(),
+                       file.bytes().size(), time.time_since_epoch().count());
+  }
+  key += fmt::format("|{}|{}|{}|{}", job.own.to, job.recipe.Describe(),
+                     fmt::join(job.own.rules, " "), more);
+  return Sha256Hex(key);
+}
+
+std::string CalibrationKey(const CardCalibration& calibration) {
+  return fmt::format(" {} {} {} {}", calibration.sha256, calibration.sequences, calibration.length,
+                     calibration.seed ? fmt::format("{}", *calibration.seed) : "start");
+}
+
+Result<TensorStore> OpenStore(const QuantizeJob& job, std::string_view key) {
+  NIBBLE_TRY(TensorStore store, TensorStore::Open(job.own.out, key));
+  if (store.found() > 0 && !job.flags.quiet) {
+    fmt::print(stderr, "note: {} tensors are there from a run that was stopped\n", store.found());
+  }
+  return store;
+}
+
+std::unexpected<Error> KeptFor(Error error, TensorStore& store) {
+  if (error.kind == ErrorKind::kIo) {
+    error.message += fmt::format("; finished tensors are kept in {}: the same command goes on",
+                                 store.Keep().string());
+  }
+  return std::unexpected(std::move(error));
+}
+
+Result<CalibratedResult> RunCalibrated(const QuantizeJob& job, const Calibration& calibration,
+                                       LinearTarget& target) {
+  CalibratedOptions options;
+  options.recipe = job.recipe;
+  options.sequences = calibration.sequences;
+  NIBBLE_TRY(options.memory, ParseSize(job.own.calib_memory));
+  options.folder = std::filesystem::absolute(job.own.out).parent_path();
+  Progress progress("quantize", !job.flags.quiet);
+  options.progress = [&](double done, const std::string& what) { progress.Update(done, what); };
+  NIBBLE_TRY(const Isa isa, ChooseIsa());
+  return QuantizeLinears(job.model, options, KernelsFor(isa), job.pool, target);
+}
+
+}  // namespace nibble::cli

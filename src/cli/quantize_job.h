@@ -1,0 +1,69 @@
+#pragma once
+
+#include <expected>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/calibration.h"
+#include "cli/globals.h"
+#include "cli/quantize_flags.h"
+#include "model/config/model_file.h"
+#include "platform/thread_pool.h"
+#include "quantize/calibrated.h"
+#include "quantize/gguf_output.h"
+#include "quantize/recipe.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nibble::cli {
+
+// What one call of `quantize` works on.
+struct QuantizeJob {
+  const GlobalFlags& flags;
+  const QuantizeFlags& own;
+  const std::filesystem::path& in;
+  const ModelFile& model;
+  const Tokenizer& tokenizer;
+  Recipe recipe;
+  ThreadPool& pool;
+};
+
+// An output that is complete and read back, but has not its name yet.
+struct MadeModel {
+  std::string path;  // where it can be opened until then
+  std::string to;    // format, mix or layout
+  uint64_t bytes = 0;
+  uint64_t weight_bytes = 0;
+  std::vector<TensorReport> tensors;
+  std::optional<CardImportance> importance;
+  std::optional<CardCalibration> calibration;
+  std::vector<std::string> notes;
+  std::function<Status(const std::string& card)> commit;
+};
+
+Result<MadeModel> QuantizeToGguf(const QuantizeJob& job);
+Result<MadeModel> QuantizeToFolder(const QuantizeJob& job);
+
+// The recipe that the flags describe. Errors: flags that do not go with the method.
+Result<Recipe> RecipeOf(const QuantizeFlags& own, bool folder);
+
+// All that decides the bytes of the tensors, for a run that takes up another's: `more` beside the
+// source and the method.
+std::string StoreKey(const QuantizeJob& job, std::string_view more);
+// The calibration's part of that.
+std::string CalibrationKey(const CardCalibration& calibration);
+// Opens the store and says what is there already.
+Result<TensorStore> OpenStore(const QuantizeJob& job, std::string_view key);
+// Where the disk is full, what is finished stays for another try.
+std::unexpected<Error> KeptFor(Error error, TensorStore& store);
+
+// Runs a calibrated method, and says how far it is.
+Result<CalibratedResult> RunCalibrated(const QuantizeJob& job, const Calibration& calibration,
+                                       LinearTarget& target);
+
+}  // namespace nibble::cli
