@@ -6,9 +6,6 @@
 namespace nibble {
 namespace {
 
-struct FreeCode {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
 struct FreeMatch {
   void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
 };
@@ -23,6 +20,9 @@ constexpr uint32_t kMatchLimit = 200000;
 }  // namespace
 
 struct TargetPattern::Impl {
+  struct FreeCode {
+    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
+  };
   std::string text;
   std::unique_ptr<pcre2_code, FreeCode> code;
 };
