@@ -291,17 +291,18 @@ TEST_P(MatmulFormatTest, LargestCodesAndActivationsDoNotSaturate) {
   const int cols = Block() == 256 ? 256 : 2 * Block();
   for (const int fill : {0x00, 0xff, 0x88, 0x77, 0x80, 0x7f}) {
     const MatmulCase c = MatmulCase::Filled(GetParam(), 16, cols, static_cast<uint8_t>(fill), pool);
-    std::vector<float> x(static_cast<size_t>(12 * cols));
-    for (int t = 0; t < 12; ++t) {
+    constexpr int kTokens = 40;  // more than the kernels for few tokens take
+    std::vector<float> x(static_cast<size_t>(kTokens * cols));
+    for (int t = 0; t < kTokens; ++t) {
       for (int k = 0; k < cols; ++k) {
-        const bool negative = t == 1 || (t > 1 && (k >> (t - 2)) % 2 == 1);
+        const bool negative = t == 1 || (t > 1 && (k >> (t - 2) % 10) % 2 == 1);
         x[static_cast<size_t>(t * cols + k)] = negative ? -1.0f : 1.0f;
       }
     }
-    const auto all = DenseView(x.data(), 12, cols);
+    const auto all = DenseView(x.data(), kTokens, cols);
     const auto expected = Multiply(c, Isa::kScalar, Act::kInt8, all, pool);
     for (const Isa isa : SupportedIsas()) {
-      for (const int tokens : {1, 2, 12}) {
+      for (const int tokens : {1, 2, 12, kTokens}) {
         const auto y = Multiply(c, isa, Act::kInt8, DenseView(x.data(), tokens, cols), pool);
         ASSERT_TRUE(SameBits(y, std::span(expected).first(y.size())))
             << IsaName(isa) << " fill " << fill;

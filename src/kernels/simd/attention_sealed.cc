@@ -34,7 +34,7 @@ struct Fetcher {
   }
 };
 
-// A key product whose keys may be signed bytes already.
+// Where a key product wants signed bytes (DotOperand).
 template <class Codes>
 struct KeyDot : GroupDot<Codes::kMaxCode, Codes::kLog2Zero> {
   using Base = GroupDot<Codes::kMaxCode, Codes::kLog2Zero>;
@@ -44,18 +44,6 @@ struct KeyDot : GroupDot<Codes::kMaxCode, Codes::kLog2Zero> {
   static constexpr bool kSigned = Base::kBytes;
 #endif
   NIBBLE_INLINE KeyDot Start(int32_t neg_sum) { return {Base::Start(neg_sum)}; }
-  __attribute__((always_inline)) void Step(int i, U8x64 key, int32_t a) {
-    if constexpr (!kSigned) {
-      Base::Step(i, 4, key, a);
-    } else {
-#if defined(NIBBLE_DOT_SIGNED)
-      this->sum = DotI8I8(this->sum, key, a);
-#elif defined(NIBBLE_DOT_MADDUBS)
-      this->sum = AddI(this->sum, WidenPairs(MaddI8I8(key, a)));
-      Pin(this->sum);
-#endif
-    }
-  }
 };
 
 struct NoFetch {
@@ -110,7 +98,7 @@ NIBBLE_INLINE void KeyTile(const SealedBlock<Codes>& block, const IntQuery& quer
         NIBBLE_UNROLL for (int r = 0; r < kRows; ++r) {
           const int32_t a = q[quad * kRowBlock + r];
           NIBBLE_UNROLL for (int v = 0; v < kVectors; ++v) {
-            dots[r][v].Step(i * Codes::kPack + s, key[v], a);
+            dots[r][v].Step(i * Codes::kPack + s, 4, key[v], a);
           }
         }
       }

@@ -18,15 +18,37 @@
 //   u ≤ 15: 8 steps, 30,480.   u ≤ 31: 4 steps, 31,496.   u ≤ 63: 2 steps, 32,004.
 //   u ≤ 255 would saturate in one (64,770), so such codes go signed, less 128: |w| ≤ 128 times the
 //   activation with w's sign, 32,512, one step. What is left to correct is z − 128.
+//
+// Taking w's sign (vpsignb) needs the ports of the multiplies. So AVX2 over unpacked panels
+// (kFlipped) turns the activation's bits over instead, which any port does: where w < 0, ¬a = −a −
+// 1 stands for −a, and the sum begins with the excess Σ |w| over the w < 0, which no token changes.
+// A pair is at least 2 · 128 · −128 = −32,768 and at most 2 · 127 · 127: 16 bits hold both.
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 
 constexpr int kRowZero = -2;
 
+// What the dot multiplies: the unsigned code or, where codes go signed, code − 128. The scratch of
+// unpacked panels holds it too, so that a tile of tokens does not move bytes again.
+template <int kMaxCode>
+NIBBLE_INLINE U8x64 DotOperand(U8x64 code) {
+#if defined(NIBBLE_DOT_VNNI)
+  return code;
+#else
+  if constexpr (kMaxCode > 127) return FlipTopBit(code);
+  return code;
+#endif
+}
+
 // kMaxCode: the largest unsigned operand, one of 15, 31, 63, 255.
-template <int kMaxCode, int kLog2Zero>
+template <int kMaxCode, int kLog2Zero, bool kUnpacked = false>
 struct GroupDot {
   static constexpr bool kBytes = kMaxCode > 127;
+#if defined(NIBBLE_DOT_FLIPPED)
+  static constexpr bool kFlipped = kBytes && kUnpacked;
+#else
+  static constexpr bool kFlipped = false;
+#endif
 #if defined(NIBBLE_DOT_VNNI)
   static constexpr bool kCorrect = kLog2Zero >= 0;
 #else
@@ -60,7 +82,7 @@ struct GroupDot {
     return dot;
   }
 
-  // Step i of n; a: four activation bytes.
+  // Step i of n; w: a DotOperand; a: four activation bytes.
   __attribute__((always_inline)) void Step(int i, int n, U8x64 w, int32_t a) {
 #if defined(NIBBLE_DOT_VNNI)
     (void)i;
@@ -69,10 +91,15 @@ struct GroupDot {
 #elif defined(NIBBLE_DOT_SIGNED)
     (void)i;
     (void)n;
-    sum = DotI8I8(sum, kBytes ? FlipTopBit(w) : w, a);
+    sum = DotI8I8(sum, w, a);
 #else
-    if constexpr (kBytes) {
-      sum = AddI(sum, WidenPairs(MaddI8I8(FlipTopBit(w), a)));
+    if constexpr (kFlipped) {
+#if defined(NIBBLE_DOT_FLIPPED)
+      sum = AddI(sum, WidenPairs(MaddFlipped(w, a)));
+      Pin(sum);
+#endif
+    } else if constexpr (kBytes) {
+      sum = AddI(sum, WidenPairs(MaddI8I8(w, a)));
       Pin(sum);
     } else {
       const I32x16 product = MaddU8I8(w, a);

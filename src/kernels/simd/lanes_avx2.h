@@ -191,6 +191,25 @@ NIBBLE_INLINE U8x64 FlipTopBit(U8x64 x) {
   const __m256i top = _mm256_set1_epi8(static_cast<char>(0x80));
   return {_mm256_xor_si256(x.a, top), _mm256_xor_si256(x.b, top)};
 }
+#define NIBBLE_DOT_FLIPPED 1
+// |w| · (a, turned over where w < 0), w signed.
+NIBBLE_INLINE I32x16 MaddFlipped(U8x64 w, int32_t a) {
+  const __m256i b = _mm256_set1_epi32(a);
+  const __m256i zero = _mm256_setzero_si256();
+  return {
+      _mm256_maddubs_epi16(_mm256_abs_epi8(w.a), _mm256_xor_si256(b, _mm256_cmpgt_epi8(zero, w.a))),
+      _mm256_maddubs_epi16(_mm256_abs_epi8(w.b),
+                           _mm256_xor_si256(b, _mm256_cmpgt_epi8(zero, w.b)))};
+}
+// −w where w < 0, else 0, in 16-bit pair sums.
+NIBBLE_INLINE I32x16 NegativePairs(U8x64 w) {
+  const __m256i one = _mm256_set1_epi8(1);
+  const auto pairs = [&](__m256i v) {
+    const __m256i negative = _mm256_cmpgt_epi8(_mm256_setzero_si256(), v);
+    return _mm256_maddubs_epi16(_mm256_and_si256(_mm256_abs_epi8(v), negative), one);
+  };
+  return {pairs(w.a), pairs(w.b)};
+}
 constexpr int kTileTokens = 4;
 constexpr int kFusedTokens = 4;
 constexpr int kFusedLimit = 32;

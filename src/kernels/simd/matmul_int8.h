@@ -97,6 +97,7 @@ constexpr int kPrefetchOnly = 8 << 10;
 // Weights straight from the chunks of one panel.
 template <Format F>
 struct FusedWeights {
+  static constexpr bool kUnpacked = false;
   static constexpr PanelLayout kLayout = PanelLayoutOf(F);
   const uint8_t* codes;
   Prefetch prefetch;
@@ -133,7 +134,8 @@ struct FusedWeights {
   }
   // Step s of the chunk's 32 depths number g.
   __attribute__((always_inline)) U8x64 Step(int g, int s, int) const {
-    return UnpackStep<kLayout.planes, kLayout.table>(codes + g * kLayout.group32_bytes(), s);
+    return DotOperand<SchemeOf(F).max_code>(
+        UnpackStep<kLayout.planes, kLayout.table>(codes + g * kLayout.group32_bytes(), s));
   }
   F32x16 Scale(int g, int) const { return side.Scale(g); }
   F32x16 Min(int, int) const { return side.Min(); }
@@ -151,10 +153,12 @@ struct alignas(64) Scratch {
   float scales[kSliceDepth / 16 * kTilePanels * 16];
   float mins[kSliceDepth / 32 * kTilePanels * 16];         // m, or −dmin per super-block
   int32_t min_pairs[kSliceDepth / 32 * kTilePanels * 16];  // i16 pairs, or zeros
+  int32_t excess[kSliceDepth / 32 * kTilePanels * 16];
 };
 
 template <Scheme S>
 struct ScratchWeights {
+  static constexpr bool kUnpacked = true;
   const Scratch* scratch;
 
   void Ahead(int) const {}
@@ -162,6 +166,7 @@ struct ScratchWeights {
   __attribute__((always_inline)) U8x64 Step(int g, int s, int r) const {
     return LoadU8(scratch->codes + ((g * 8 + s) * kTilePanels + r) * 64);
   }
+  I32x16 Excess(int g, int r) const { return LoadI(scratch->excess + (g * kTilePanels + r) * 16); }
   F32x16 Scale(int g, int r) const { return LoadF(scratch->scales + (g * kTilePanels + r) * 16); }
   F32x16 Min(int g, int r) const { return LoadF(scratch->mins + (g * kTilePanels + r) * 16); }
   I32x16 Zero(int g, int r) const { return LoadI(scratch->min_pairs + (g * kTilePanels + r) * 16); }
@@ -174,6 +179,16 @@ struct ScratchWeights {
   }
 };
 
+#if defined(NIBBLE_DOT_FLIPPED)
+// What the sums of a group of 32 begin with (GroupDot::kFlipped).
+template <class Weights>
+NIBBLE_INLINE I32x16 ExcessOf(const Weights& w, int g) {
+  I32x16 pairs = ZeroI();
+  NIBBLE_UNROLL for (int s = 0; s < 8; ++s) pairs = Add16(pairs, NegativePairs(w.Step(g, s, 0)));
+  return WidenPairs(pairs);
+}
+#endif
+
 // Unpacks one chunk of panel r, whose depth is `depth` from the start of the slice.
 template <Format F>
 __attribute__((noinline)) void UnpackChunk(const uint8_t* chunk, int depth, int r, Scratch* out) {
@@ -185,6 +200,12 @@ __attribute__((noinline)) void UnpackChunk(const uint8_t* chunk, int depth, int 
     NIBBLE_UNROLL for (int s = 0; s < 8; ++s) {
       StoreU8(codes + s * kTilePanels * 64, w.Step(g, s, 0));
     }
+#if defined(NIBBLE_DOT_FLIPPED)
+    if constexpr (GroupDot<kScheme.max_code, kScheme.log2_zero, true>::kFlipped) {
+      static_assert(kScheme.group == 32);
+      StoreI(out->excess + ((depth / 32 + g) * kTilePanels + r) * 16, ExcessOf(w, g));
+    }
+#endif
   }
   for (int g = 0; g < kLayout.block / kLayout.group; ++g) {
     StoreF(out->scales + ((depth / kLayout.group + g) * kTilePanels + r) * 16, w.Scale(g, 0));
@@ -220,7 +241,7 @@ NIBBLE_INLINE void DotGroup(const Weights& w, int g, int sub, const GroupCodes& 
                             F32x16 (&out)[R * T]) {
   const int32_t* codes = a.codes;
   constexpr int kSteps = S.group / 4;
-  using Dot = GroupDot<S.max_code, S.log2_zero>;
+  using Dot = GroupDot<S.max_code, S.log2_zero, Weights::kUnpacked>;
   Dot dots[R * T];
   if constexpr (S.log2_zero == kRowZero) {
     NIBBLE_UNROLL for (int r = 0; r < R; ++r) {
@@ -233,6 +254,14 @@ NIBBLE_INLINE void DotGroup(const Weights& w, int g, int sub, const GroupCodes& 
     NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
       NIBBLE_UNROLL for (int r = 0; r < R; ++r) {
         dots[t * R + r] = Dot::Start(Dot::kCorrect ? a.neg_sum[t] : 0);
+      }
+    }
+  }
+  if constexpr (Dot::kFlipped) {
+    NIBBLE_UNROLL for (int r = 0; r < R; ++r) {
+      const I32x16 excess = w.Excess(g, r);
+      NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
+        dots[t * R + r].sum = AddI(dots[t * R + r].sum, excess);
       }
     }
   }
