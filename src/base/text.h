@@ -12,4 +12,7 @@ std::string FormatBytes(double bytes);
 // A to Z as a to z; other bytes, those of UTF-8 too, as they are.
 std::string AsciiLower(std::string_view text);
 
+// & < > " and ' as character references, as markupsafe writes them.
+std::string EscapeHtml(std::string_view text);
+
 }  // namespace nibble

@@ -27,38 +27,15 @@ border-radius:8px;padding:.6rem .8rem}.big b{display:block;font-size:1.25rem}
 </style>
 )";
 
-std::string Escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string Bytes(uint64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 
 void Figure(std::string& out, std::string_view value, std::string_view what) {
-  out += fmt::format("<div><b>{}</b>{}</div>\n", Escaped(value), Escaped(what));
+  out += fmt::format("<div><b>{}</b>{}</div>\n", EscapeHtml(value), EscapeHtml(what));
 }
 
 void Row(std::string& out, std::string_view name, std::string_view value) {
   if (value.empty()) return;
-  out += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", Escaped(name), Escaped(value));
+  out += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", EscapeHtml(name), EscapeHtml(value));
 }
 
 void Figures(std::string& out, const Card& card) {
@@ -129,7 +106,8 @@ void TensorTable(std::string& out, const std::vector<TensorReport>& tensors) {
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td class=\"n\">{:.5f}</td><td class=\"bar\">"
         "<i style=\"width:{:.1f}%\"></i></td><td>{}</td></tr>\n",
-        Escaped(tensor.name), Escaped(type), error, 100 * error / worst, Escaped(tensor.note));
+        EscapeHtml(tensor.name), EscapeHtml(type), error, 100 * error / worst,
+        EscapeHtml(tensor.note));
   }
   out += "</table>\n";
 }
@@ -139,7 +117,7 @@ void TensorTable(std::string& out, const std::vector<TensorReport>& tensors) {
 std::string QuantizeHtml(const Card& card, const std::vector<TensorReport>& tensors) {
   std::string out(kHead);
   const std::string title = fmt::format("{} as {}", card.source_name, card.to);
-  out += fmt::format("<title>{0}</title></head><body>\n<h1>{0}</h1>\n", Escaped(title));
+  out += fmt::format("<title>{0}</title></head><body>\n<h1>{0}</h1>\n", EscapeHtml(title));
   Figures(out, card);
   RecipeTable(out, card);
   TensorTable(out, tensors);

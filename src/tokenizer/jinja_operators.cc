@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "tokenizer/jinja_interpreter.h"
 #include "tokenizer/jinja_text.h"
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/text.h"
 #include "tokenizer/jinja_interpreter.h"
 #include "tokenizer/jinja_scope.h"
 #include "tokenizer/jinja_text.h"

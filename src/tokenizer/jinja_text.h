@@ -52,6 +52,5 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to,
                        int64_t count);
 
-std::string EscapeHtml(std::string_view text);  // markupsafe's
 
 }  // namespace nibble::jinja

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/text.h"
 #include "tokenizer/jinja_filters.h"
 #include "tokenizer/jinja_str_methods.h"
 #include "tokenizer/jinja_text.h"
