@@ -222,10 +222,10 @@ class Life(unittest.TestCase):
         for words in ("-np 3 is --max-seqs 3 here", "-ctk q8_0 is --kv-k int8 here",
                       "--max-model-len 128 is --ctx 128 here", "without --api-key", "curl http://",
                       "of memory taken"):
-            self.assertIn(words, server.log)
+            wait_for(lambda: words in server.log, words)
         self.assertEqual(server.status()["memory"]["max_context"], 128)
         local = self.start("--log-json", "--log-prompts")
-        self.assertIn(f"ssh -L {local.port}:127.0.0.1:{local.port}", local.log)
+        wait_for(lambda: f"ssh -L {local.port}:127.0.0.1:{local.port}" in local.log, "ssh -L")
         self.assertEqual(local.complete("a secret question", max_tokens=2).status, 200)
         self.assertEqual(local.complete("a secret", n=0).status, 400)
         wait_for(lambda: '"event":"refused"' in local.log, "two log lines")
