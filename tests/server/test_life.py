@@ -178,7 +178,7 @@ class Life(unittest.TestCase):
         self.assertIn(b'"finish_reason":"length"', data)
         self.assertTrue(data.rstrip(b"\r\n0").endswith(b"data: [DONE]"))
         self.assertEqual(server.process.wait(PATIENCE), 0)
-        self.assertIn("drain", server.log)
+        wait_for(lambda: "drain" in server.log, "what it says of draining")
 
     def test_drain_has_a_deadline(self):
         server = self.start("--drain-timeout", "0.5", model=self.long_model())
