@@ -2,6 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <filesystem>
+#include <optional>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/json_output.h"
@@ -76,10 +79,24 @@ void LoadTokenizerOf(Inspection& inspection) {
   }
 }
 
-// What a file that nibble quantised says about itself; null for others.
+// The text of the card: metadata of a GGUF file, a file of its own beside a folder's weights.
+std::optional<std::string> CardText(const ModelFile& file) {
+  if (file.gguf() != nullptr) {
+    const auto text = file.gguf()->GetString(kCardKey);
+    return text ? std::optional<std::string>(*text) : std::nullopt;
+  }
+  std::error_code ignored;
+  const auto folder =
+      std::filesystem::is_directory(file.path(), ignored) ? file.path() : file.path().parent_path();
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  if (!std::filesystem::is_regular_file(folder / kFolderCard, ignored)) return std::nullopt;
+  const auto text = ReadTextFile((folder / kFolderCard).string(), kMostBytes);
+  return text ? std::optional<std::string>(*text) : std::nullopt;
+}
+
+// What a model that nibble quantised says about itself; null for others.
 Json CardOf(const ModelFile& file) {
-  if (file.gguf() == nullptr) return nullptr;
-  const auto text = file.gguf()->GetString(kCardKey);
+  const auto text = CardText(file);
   if (!text) return nullptr;
   Json card = Json::parse(*text, nullptr, false);
   return card.is_object() ? card : Json(nullptr);
@@ -202,7 +219,7 @@ Status RunInspect(const GlobalFlags& flags, const InspectFlags& own) {
     if (!flags.json) return PrintOutliers(found), Status();
   }
   if (own.card && json["card"].is_null()) {
-    return BadInput("{}: has no card (only files that nibble quantised carry one)", path.string());
+    return BadInput("{}: has no card (only models that nibble quantised carry one)", path.string());
   }
   if (own.card && !flags.json) {
     fmt::print("{}\n", json["card"].dump(2));

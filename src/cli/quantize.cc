@@ -7,10 +7,12 @@
 #include "cli/commands.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
+#include "cli/quantize_budget.h"
 #include "cli/quantize_html.h"
 #include "cli/quantize_job.h"
 #include "cli/quantize_quality.h"
 #include "cli/quantize_report.h"
+#include "cli/quantize_rotate.h"
 #include "cli/session.h"
 #include "engine/model_tokenizer.h"
 #include "fetch/paths.h"
@@ -22,8 +24,6 @@
 
 namespace nibble::cli {
 namespace {
-
-bool ToGguf(const QuantizeFlags& own) { return own.out.ends_with(".gguf"); }
 
 Status CheckPaths(const QuantizeFlags& own, const std::filesystem::path& in) {
   const std::filesystem::path out(own.out);
@@ -69,13 +69,12 @@ Result<MadeModel> MakeModel(const QuantizeJob& job) {
 Result<Card> MakeCard(const QuantizeJob& job, const MadeModel& made) {
   Card card;
   card.tool = std::string("nibble ") + NIBBLE_VERSION;
-  card.source_name = job.in.filename().string();
-  card.source_bytes = job.model.file_bytes();
   card.to = made.to;
   card.method = job.own.method;
   if (card.method.empty()) card.method = ToGguf(job.own) ? "kquant" : "rtn";
   card.parameters = job.recipe.Describe();
   card.rules = job.own.rules;
+  card.budget = job.own.budget;
   card.importance = made.importance;
   card.calibration = made.calibration;
   card.notes = made.notes;
@@ -92,6 +91,7 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   const double started = MonotonicSeconds();
   NIBBLE_TRY(const std::filesystem::path in, FindModel(flags, own.in, false));
   NIBBLE_RETURN_IF_ERROR(CheckPaths(own, in));
+  NIBBLE_RETURN_IF_ERROR(CheckBudgetFlags(own));
   NIBBLE_TRY(const Recipe recipe, RecipeOf(own, !ToGguf(own)));
   NIBBLE_TRY(const ModelFile model, ModelFile::Open(in));
   NIBBLE_TRY(const Tokenizer tokenizer, LoadModelTokenizer(model));
@@ -99,15 +99,18 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
              ReadQualityText(flags, own, tokenizer, model.config().context_length));
   auto source_hash = std::async(std::launch::async, [&] { return HashModel(model); });
   ThreadPool pool(flags.threads > 0 ? flags.threads : ReadTopology().threads);
+  NIBBLE_TRY(const RotatedSource rotated, RotatedSource::Make(flags, own, model, pool));
   const QuantizeJob job = {.flags = flags,
                            .own = own,
-                           .in = in,
-                           .model = model,
+                           .in = rotated.PathOr(in),
+                           .model = rotated.ModelOr(model),
                            .tokenizer = tokenizer,
                            .recipe = recipe,
                            .pool = pool};
   NIBBLE_TRY(const MadeModel made, MakeModel(job));
   NIBBLE_TRY(Card card, MakeCard(job, made));
+  card.source_name = in.filename().string();
+  card.source_bytes = model.file_bytes();
   card.seconds = MonotonicSeconds() - started;
   NIBBLE_TRY(card.source_sha256, source_hash.get());
   if (text) {
@@ -139,6 +142,9 @@ void AddMethodFlags(CLI::App& command, QuantizeFlags& own) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command.add_flag("--mse", own.mse, "Search for smaller ranges (grids in folders)");
+  command.add_flag("--rotate", own.rotate,
+                   "Rotate the channels first (Hadamard, from --seed): spreads outliers; needs a "
+                   "GGUF file of RMS norms in front of blocks only, and room for its f32 copy");
   command.add_flag("--clip", own.clip, "awq: search for smaller ranges behind the scales");
   command.add_option("--alpha", own.alpha, "smoothquant: how much goes from inputs to weights")
       ->check(CLI::Range(0.0, 1.0))
@@ -172,12 +178,21 @@ void AddQuantizeCommand(const CommandContext& context) {
       ->add_option("OUT", own->out,
                    "GGUF file to write (.gguf), or a folder in a Hugging Face layout")
       ->required();
+  CLI::Option* to = command->add_option(
+      "--to", own->to,
+      "GGUF type or mix, such as q4_k_m, q8_0, iq4_xs; for a folder gptq, awq, w4a16-g128, "
+      "w4a16-asym-g128, w8a16-g128, w8a8, fp8, fp8-dynamic, llm-int8");
   command
-      ->add_option(
-          "--to", own->to,
-          "GGUF type or mix, such as q4_k_m, q8_0, iq4_xs; for a folder gptq, awq, w4a16-g128, "
-          "w4a16-asym-g128, w8a16-g128, w8a8, fp8, fp8-dynamic, llm-int8")
-      ->required();
+      ->add_option("--budget", own->budget,
+                   "In place of --to: bits a weight (4.5bpw) or the file's size (700MB). Measures "
+                   "the divergence that each matrix costs and gives each the type that pays best")
+      ->type_name("BPW|SIZE")
+      ->excludes(to);
+  command
+      ->add_option("--budget-sequences", own->budget_sequences,
+                   "Sequences of 128 tokens of --calib that --budget measures on")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   command
       ->add_option("--tensor-type", own->rules,
                    "REGEX=TYPE: matrices whose name matches get the type; may be repeated")

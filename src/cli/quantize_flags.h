@@ -13,6 +13,8 @@ struct QuantizeFlags {
   std::string to;
   std::string text;
   std::string report;
+  std::string budget;        // in place of `to`
+  int budget_sequences = 2;  // of 128 tokens, for the sensitivity pass
   std::vector<std::string> rules;
   std::string method;  // empty: kquant for GGUF files, rtn for folders
   ImportanceFlags importance;

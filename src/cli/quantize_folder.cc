@@ -206,7 +206,7 @@ Result<MadeModel> QuantizeToFolder(const QuantizeJob& job) {
   made.bytes = made.weight_bytes;
   Report(job.model, target, *store, made);
   made.commit = [writer, store](const std::string& card) -> Status {
-    NIBBLE_RETURN_IF_ERROR(writer->WriteText("nibble_card.json", card + "\n"));
+    NIBBLE_RETURN_IF_ERROR(writer->WriteText(std::string(kFolderCard), card + "\n"));
     return writer->Commit();
   };
   return made;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/output.h"
+#include "cli/quantize_budget.h"
 #include "cli/quantize_job.h"
 #include "eval/builtin_text.h"
 #include "quantize/gguf_target.h"
@@ -17,7 +18,7 @@ namespace {
 void PrintChoices(const GlobalFlags& flags, const std::vector<TensorChoice>& choices) {
   if (flags.quiet) return;
   for (const TensorChoice& choice : choices) {
-    if (choice.note.empty()) continue;
+    if (choice.note.empty() || choice.note.starts_with("--budget")) continue;  // its own table
     fmt::print(stderr, "{}: {} ({})\n", choice.name(), TraitsOf(choice.to).name, choice.note);
   }
   const bool coarse = std::ranges::any_of(choices, [](const TensorChoice& choice) {
@@ -29,7 +30,8 @@ void PrintChoices(const GlobalFlags& flags, const std::vector<TensorChoice>& cho
 }
 
 Result<FormatMix> ChooseMix(const QuantizeJob& job) {
-  NIBBLE_TRY(FormatMix mix, FormatMix::FromName(job.own.to));
+  // Under a budget the mix only says which tensors are matrices.
+  NIBBLE_TRY(FormatMix mix, FormatMix::FromName(job.own.budget.empty() ? job.own.to : "q8_0"));
   const ImportanceFlags& own = job.own.importance;
   const bool importance = !own.calib.empty() || !own.imatrix.empty();
   if (mix.NeedsImportance() && !importance) {
@@ -75,9 +77,9 @@ Status EncodeRest(const QuantizeJob& job, const std::vector<TensorChoice>& choic
 Result<TensorStore> MakePlain(const QuantizeJob& job, const std::vector<TensorChoice>& choices,
                               MadeModel& made) {
   NIBBLE_TRY(const auto importance, ImportanceFor(job, choices));
-  std::string more;
+  std::string more = BudgetKey(job, choices);
   if (importance) {
-    more = fmt::format("{} {}", importance->card.sha256, importance->card.tokens);
+    more += fmt::format("{} {}", importance->card.sha256, importance->card.tokens);
     made.importance = importance->card;
   }
   NIBBLE_TRY(TensorStore store, OpenStore(job, StoreKey(job, more)));
@@ -98,11 +100,12 @@ Result<TensorStore> MakeCalibrated(const QuantizeJob& job, const std::vector<Ten
                                             job.model.config().context_length));
     made.calibration = calibration.card;
   }
-  NIBBLE_TRY(TensorStore store, OpenStore(job, StoreKey(job, CalibrationKey(calibration.card))));
+  const std::string more = BudgetKey(job, choices) + CalibrationKey(calibration.card);
+  NIBBLE_TRY(TensorStore store, OpenStore(job, StoreKey(job, more)));
   GgufTarget target(choices, job.recipe, job.pool, store);
   auto run = RunCalibrated(job, calibration, target);
   if (!run) return KeptFor(run.error(), store);
-  made.notes = std::move(run->notes);
+  for (std::string& note : run->notes) made.notes.push_back(std::move(note));
   const Status rest = EncodeRest(job, choices, nullptr, store);
   if (!rest) return KeptFor(rest.error(), store);
   return store;
@@ -112,24 +115,28 @@ Result<TensorStore> MakeCalibrated(const QuantizeJob& job, const std::vector<Ten
 
 Result<MadeModel> QuantizeToGguf(const QuantizeJob& job) {
   NIBBLE_TRY(const FormatMix mix, ChooseMix(job));
-  NIBBLE_TRY(const auto choices, Choose(job, mix));
+  NIBBLE_TRY(auto choices, Choose(job, mix));
+  const auto tokenizer = [&](GgufWriter& writer) {
+    return WriteGgufTokenizer(job.in, job.tokenizer, job.model.config().vocabulary, kBuiltinText,
+                              job.own.out, writer);
+  };
+  MadeModel made;
+  made.to = mix.name();
+  if (!job.own.budget.empty()) {
+    made.to = "mixed";
+    NIBBLE_TRY(const uint64_t beside,
+               GgufBytesBesideTensors(job.model, choices, made.to, tokenizer));
+    NIBBLE_TRY(made.notes, ChooseByBudget(job, beside, choices));
+  }
   NIBBLE_RETURN_IF_ERROR(GgufTarget::Check(choices, job.recipe));
   PrintChoices(job.flags, choices);
-  MadeModel made;
   const bool by_layers = job.recipe.NeedsCalibration() || job.recipe.rounding == Rounding::kHqq;
   NIBBLE_TRY(TensorStore store,
              by_layers ? MakeCalibrated(job, choices, made) : MakePlain(job, choices, made));
-  auto assembled = AssembleGguf(
-      job.model, choices, job.own.out, mix.name(),
-      [&](GgufWriter& writer) {
-        return WriteGgufTokenizer(job.in, job.tokenizer, job.model.config().vocabulary,
-                                  kBuiltinText, job.own.out, writer);
-      },
-      store);
+  auto assembled = AssembleGguf(job.model, choices, job.own.out, made.to, tokenizer, store);
   if (!assembled) return KeptFor(assembled.error(), store);
   auto file = std::make_shared<QuantizedGguf>(*std::move(assembled));
   made.path = file->path();
-  made.to = mix.name();
   made.bytes = file->bytes();
   for (const TensorChoice& choice : choices) {
     made.weight_bytes += TraitsOf(choice.to).RowBytes(choice.view.elements());

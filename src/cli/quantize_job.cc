@@ -32,6 +32,8 @@ Status CheckMethodFlags(const QuantizeFlags& own, const Recipe& recipe) {
 
 }  // namespace
 
+bool ToGguf(const QuantizeFlags& own) { return own.out.ends_with(".gguf"); }
+
 Result<Recipe> RecipeOf(const QuantizeFlags& own, bool folder) {
   const Rounding plain = folder ? Rounding::kRtn : Rounding::kKquant;
   Recipe recipe;
@@ -59,8 +61,9 @@ std::string StoreKey(const QuantizeJob& job, std::string_view more) {
     key += fmt::format("|{} {} {}", std::filesystem::absolute(file.path(), ignored).string(),
                        file.bytes().size(), time.time_since_epoch().count());
   }
-  key += fmt::format("|{}|{}|{}|{}", job.own.to, job.recipe.Describe(),
+  key += fmt::format("|{} {}|{}|{}|{}", job.own.to, job.own.budget, job.recipe.Describe(),
                      fmt::join(job.own.rules, " "), more);
+  if (job.recipe.rotate) key += fmt::format("|{}", job.flags.seed.value_or(1));
   return Sha256Hex(key);
 }
 

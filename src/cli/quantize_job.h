@@ -46,6 +46,7 @@ struct MadeModel {
   std::function<Status(const std::string& card)> commit;
 };
 
+bool ToGguf(const QuantizeFlags& own);
 Result<MadeModel> QuantizeToGguf(const QuantizeJob& job);
 Result<MadeModel> QuantizeToFolder(const QuantizeJob& job);
 

@@ -134,6 +134,11 @@ Status GgufWriter::AddTensor(std::string_view name, Format format,
   return {};
 }
 
+uint64_t GgufWriter::HeaderBytes() const {
+  constexpr uint64_t kFixed = 4 + 4 + 8 + 8;
+  return RoundUp(kFixed + metadata_.size() + tensors_.size(), kAlignment);
+}
+
 Result<TensorStream> GgufWriter::Begin(const std::filesystem::path& path) const {
   if (!repeated_key_.empty()) return BadInput("metadata key '{}' set twice", repeated_key_);
   NIBBLE_TRY(OutputFile file, OutputFile::Create(path));

@@ -36,6 +36,8 @@ class GgufWriter {
   // GGUF has not, rows that do not divide into blocks.
   Status AddTensor(std::string_view name, Format format, std::span<const uint64_t> shape);
 
+  // Of what Begin writes.
+  uint64_t HeaderBytes() const;
   // Writes all up to the data. Errors: a key set twice, the file system.
   Result<TensorStream> Begin(const std::filesystem::path& path) const;
 

@@ -78,12 +78,14 @@ class LayerRunner::Impl : public PackedDecoder {
   Status Logits(MatrixView<const float> hidden,
                 const std::function<void(int, MatrixView<const float>)>& visit);
   Status LogitBlock(const MatrixRef& rows, int count, MatrixView<float> logits);
+  void ReplaceOutput(std::function<void(int, float*)> read) { output_ = std::move(read); }
 
   size_t bytes() const { return workspace_bytes_ + pages_.size(); }
   PackedLayer& layer() { return weights_.layers[static_cast<size_t>(layer_)]; }
   LayerVectors& vectors() { return vectors_; }
 
  private:
+  Result<PackedMatrix> PackOutput(const MatrixRef& rows, AlignedBuffer& storage);
   // Makes the sequence the one that the decoder's parts work on.
   void Begin(int rows);
   void TakeHidden(const LayerSequence& sequence);
@@ -97,6 +99,7 @@ class LayerRunner::Impl : public PackedDecoder {
   std::array<AlignedBuffer, kLinears> linears_;  // of the layer at hand
   AlignedBuffer pages_;                          // keys and values of one sequence and layer
   std::vector<PageId> page_ids_;
+  std::function<void(int row, float* to)> output_;  // in place of the file's output matrix
 };
 
 Status LayerRunner::Impl::Reserve() {
@@ -270,9 +273,24 @@ void LayerRunner::Impl::Finish(const LayerSequence& sequence) {
   GiveHidden(sequence);
 }
 
+Result<PackedMatrix> LayerRunner::Impl::PackOutput(const MatrixRef& rows, AlignedBuffer& storage) {
+  if (!output_) return PackOne(file_, rows, storage, pool_);
+  const auto cols = static_cast<size_t>(rows.cols);
+  std::vector<float> values(static_cast<size_t>(rows.rows) * cols);
+  pool_.ParallelFor(rows.rows, 1, [&](int64_t begin, int64_t end, int) {
+    for (int r = static_cast<int>(begin); r < static_cast<int>(end); ++r) {
+      output_(rows.first_row + r, values.data() + static_cast<size_t>(r) * cols);
+    }
+  });
+  const size_t bytes = PackedMatrix::Bytes(Format::kF32, rows.rows, rows.cols);
+  NIBBLE_TRY(storage, AlignedBuffer::Allocate(bytes));
+  return PackedMatrix::Pack(Format::kF32, rows.rows, rows.cols, std::as_bytes(std::span(values)),
+                            storage.as<std::byte>().first(bytes), pool_);
+}
+
 Status LayerRunner::Impl::LogitBlock(const MatrixRef& rows, int count, MatrixView<float> logits) {
   AlignedBuffer storage;
-  NIBBLE_TRY(const PackedMatrix packed, PackOne(file_, rows, storage, pool_));
+  NIBBLE_TRY(const PackedMatrix packed, PackOutput(rows, storage));
   const std::vector<float> bias = ReadVector(file_.tensors().output.bias);
   const std::array tasks = {
       MatmulTask{.weights = &packed,
@@ -361,6 +379,9 @@ MatrixView<const float> LayerRunner::Input(LayerStage stage, const LayerSequence
   return impl_->Input(stage, sequence);
 }
 void LayerRunner::Finish(const LayerSequence& sequence) { impl_->Finish(sequence); }
+void LayerRunner::ReplaceOutput(std::function<void(int row, float* to)> read) {
+  impl_->ReplaceOutput(std::move(read));
+}
 Status LayerRunner::Head(
     MatrixView<const float> hidden,
     const std::function<void(int first, MatrixView<const float> logits)>& visit) {

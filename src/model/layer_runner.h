@@ -72,6 +72,8 @@ class LayerRunner {
   // hidden += down(gate of gate_up): the input of the next layer.
   void Finish(const LayerSequence& sequence);
 
+  // Another output matrix from now on, whose rows read() gives; nothing: the file's.
+  void ReplaceOutput(std::function<void(int row, float* to)> read);
   // Logits of a sequence's rows after the last layer, in blocks of the vocabulary: visit(first,
   // logits [rows][count]). The output matrix is packed block by block.
   Status Head(MatrixView<const float> hidden,

@@ -188,6 +188,19 @@ Status EncodeTensors(const ModelFile& model, const std::vector<TensorChoice>& ch
   return {};
 }
 
+Result<uint64_t> GgufBytesBesideTensors(const ModelFile& model,
+                                        const std::vector<TensorChoice>& choices,
+                                        std::string_view mix_name,
+                                        const std::function<Status(GgufWriter&)>& tokenizer) {
+  GgufWriter writer;
+  NIBBLE_RETURN_IF_ERROR(SetMetadata(model, mix_name, tokenizer, writer));
+  for (const TensorChoice& choice : choices) {
+    NIBBLE_RETURN_IF_ERROR(writer.AddTensor(choice.name(), choice.to, choice.view.Shape()));
+  }
+  constexpr uint64_t kPadding = 31;  // behind a tensor
+  return writer.HeaderBytes() + kPadding * choices.size();
+}
+
 Result<QuantizedGguf> AssembleGguf(const ModelFile& model, const std::vector<TensorChoice>& choices,
                                    const std::filesystem::path& path, std::string_view mix_name,
                                    const std::function<Status(GgufWriter&)>& tokenizer,

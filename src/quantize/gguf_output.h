@@ -50,6 +50,8 @@ class QuantizedGguf {
 
 // Metadata key of the card: JSON, padded with spaces.
 inline constexpr std::string_view kCardKey = "nibble.card";
+// The card's name in a folder.
+inline constexpr std::string_view kFolderCard = "nibble_card.json";
 inline constexpr size_t kCardBytes = size_t{8} << 10;
 
 struct EncodeRunOptions {
@@ -67,6 +69,12 @@ Status EncodeTensors(const ModelFile& model, const std::vector<TensorChoice>& ch
 std::string LossNote(const EncodeLoss& loss, std::string_view note);
 // The other way round.
 void ReadLossNote(const std::string& text, TensorReport& report);
+
+// What the file that AssembleGguf writes has beside the tensors' bytes, at most.
+Result<uint64_t> GgufBytesBesideTensors(const ModelFile& model,
+                                        const std::vector<TensorChoice>& choices,
+                                        std::string_view mix_name,
+                                        const std::function<Status(GgufWriter&)>& tokenizer);
 
 // Writes the file of the tensors in the store and of those that are copied, and reads it back: what
 // is on disk must be what was written, and decode to it. mix_name: names general.file_type.

@@ -84,6 +84,7 @@ Result<TensorChoice> Choose(TensorView view, const TensorPlace& place, std::opti
                       choice.name(), place.cols, to.name, to.block_elements);
     }
     choice.to = *ruled;
+    choice.ruled = true;
     choice.note = "--tensor-type";
   } else if (const Format wanted = options.mix.Wanted(place); wanted != choice.to) {
     choice.note = fmt::format("{} does not divide {} columns", TraitsOf(wanted).name, place.cols);

@@ -48,6 +48,7 @@ struct TensorChoice {
   Format to = Format::kF32;
   bool matrix = false;    // one that the model multiplies by, or an embedding
   bool copied = false;    // byte for byte
+  bool ruled = false;     // by --tensor-type
   std::string note = {};  // why it is not what the mix wanted
 
   const std::string& name() const { return view.name; }

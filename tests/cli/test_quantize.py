@@ -4,6 +4,9 @@ import hashlib
 import json
 import os
 import pathlib
+import re
+import resource
+import signal
 import struct
 import subprocess
 import tempfile
@@ -86,6 +89,100 @@ class Quantize(CliTest):
         self.assert_refused(nibble("quantize", stories, self.out, "--to", "q8_0", "--text",
                                    self.text, "--quiet"), "text")
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["text.txt"])
+
+    def test_a_budget_is_kept_and_chosen_by_measured_divergence(self):
+        found = self.run_json("quantize", shared(STORIES), self.out, "--budget", "8bpw", "--calib",
+                              self.text, "--no-quality")
+        self.assertLessEqual(found["bits_per_weight"], 8)
+        self.assertGreater(found["bits_per_weight"], 7.5)
+        recipe = found["card"]["recipe"]
+        self.assertEqual(recipe["budget"], "8bpw")
+        self.assertIn("expected divergence", recipe["notes"][0])
+        # What the pass measured of one matrix is what the model with that one rounded gives.
+        notes = {t["name"]: t.get("note", "") for t in found["per_tensor"]}
+        for name in ("token_embd.weight", "blk.1.attn_v.weight", "blk.3.ffn_up.weight",
+                     "output.weight"):
+            words = re.fullmatch(r"--budget: divergence \S+, as (\S+) (\S+)", notes[name])
+            self.assertIsNotNone(words, notes[name])
+            one = self.folder / "one.gguf"
+            done = nibble("quantize", shared(STORIES), one, "--to", "f32", "--tensor-type",
+                          f"^{name}$={words[1]}", "--method", "rtn", "--no-quality", "--force")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            alone = self.run_json("eval", one, "--base", shared(STORIES), "--text", self.text, "-c",
+                                  "128", "--chunks", "2", "--act", "f32", "--kv", "f32")
+            self.assertAlmostEqual(alone["kld"]["mean"], float(words[2]),
+                                   delta=0.01 * float(words[2]) + 1e-6, msg=name)
+
+    def test_a_rotated_model_computes_the_same(self):
+        found = self.quantize("--rotate", "--act", "f32", "--kv", "f32", to="f32")
+        self.assertEqual(found["top1"], 1)
+        self.assertLess(abs(found["kld"]), 1e-8)
+        self.assertIn("rotation", found["card"]["recipe"]["parameters"])
+        self.assertEqual([p.name for p in self.folder.glob("*rotated*")], [])
+        # And has other weights: not one matrix is what it was.
+        errors = self.errors_of(self.quantize("--rotate", "--force", "--no-quality", to="q8_0"))
+        plain = self.errors_of(self.quantize("--force", "--no-quality", to="q8_0"))
+        for name, error in plain.items():
+            if name in errors and error > 0:
+                self.assertNotEqual(errors[name], error, name)
+
+    def test_rotation_where_it_cannot_be(self):
+        self.assert_refused(nibble("quantize", shared(STORIES), self.folder / "out", "--to", "fp8",
+                                   "--rotate"), "--rotate", ".gguf")
+        self.assert_refused(nibble("quantize", "shakespeare", self.out, "--to", "q8_0", "--rotate",
+                                   "--requantize", "--no-quality"), "--rotate")
+        self.assert_refused(nibble("quantize", shared(STORIES), self.out, "--to", "q8_0",
+                                   "--rotate", "--save-imatrix", self.folder / "i", "--calib",
+                                   "built-in"), "--rotate", "--calib")
+        self.quantize("--no-quality", to="q4_0")
+        self.assert_refused(nibble("quantize", self.out, self.folder / "again.gguf", "--to", "q4_0",
+                                   "--rotate"), "--requantize")
+
+    def test_a_budget_in_bytes_bounds_the_file(self):
+        sizes = []
+        for budget in (300_000, 340_000):
+            found = self.run_json("quantize", shared(STORIES), self.out, "--budget", str(budget),
+                                  "--calib", self.text, "--no-quality", "--force",
+                                  "--tensor-type", "attn_v=f16")
+            sizes.append(self.out.stat().st_size)
+            self.assertLessEqual(sizes[-1], budget)
+            self.assertGreater(sizes[-1], 0.95 * budget)
+            types = {t["name"]: t["type"] for t in found["per_tensor"]}
+            self.assertEqual(types["blk.0.attn_v.weight"], "f16")
+        answer = self.run_json("run", self.out, "-p", "Once", "-n", "8", "--temp", "0")
+        self.assertEqual(answer["generated_tokens"], 8)
+
+    def test_a_full_disk_keeps_what_is_finished(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
+        self.out.write_text("old")
+        command = [BINARY, "quantize", str(shared(STORIES)), str(self.out), "--to", "q8_0",
+                   "--no-quality", "--force"]
+        full = subprocess.run(command, preexec_fn=limit, restore_signals=False,
+                              capture_output=True, text=True, timeout=240)
+        self.assertEqual(full.returncode, 1, full.stderr)
+        self.assertIn("finished tensors are kept", full.stderr)
+        self.assertEqual(self.out.read_text(), "old")
+        again = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertRegex(again.stderr, r"note: \d+ tensors are there from a run")
+        self.assertEqual(self.out.read_bytes()[:4], b"GGUF")
+        self.assertEqual([p.name for p in self.folder.glob("*part*")], [])
+
+    def test_budgets_that_cannot_be(self):
+        def refused(budget, *words, more=()):
+            self.assert_refused(nibble("quantize", shared(STORIES), self.out, "--budget", budget,
+                                       *more), *words)
+        refused("3x", "--budget", "4.5bpw", "'3x'")
+        refused("0bpw", "4.5bpw", "'0bpw'")
+        refused("1bpw", "smallest possible")
+        refused("10KB", "smallest possible")
+        refused("5bpw", "hqq", more=("--method", "hqq"))
+        self.assert_refused(nibble("quantize", shared(STORIES), self.folder / "out", "--budget",
+                                   "5bpw"), ".gguf")
+        self.assert_refused(nibble("quantize", shared(STORIES), self.out), "--to", "--budget")
+        self.assertFalse(self.out.exists())
 
     def test_an_old_file_stays_until_forced(self):
         self.out.write_text("old")
@@ -212,6 +309,33 @@ class FromFolder(CliTest):
                 worst = max(abs(a - b) for x, y in zip(expected, found) for a, b in zip(x, y))
                 # Q and K of llama and smollm3 change places, and with them the order of sums.
                 self.assertLess(worst, 1e-4 if name in ("llama_rope_llama3", "smollm3") else 1e-30)
+
+    def test_rotated_models_have_the_same_logits(self):
+        for name in ("llama_rope_llama3", "qwen2", "qwen3", "phi3", "smollm3"):
+            with self.subTest(name):
+                source = shared(f"models/hf-320/{name}")
+                ids = self.folder / "ids.json"
+                ids.write_text(json.dumps(json.loads((source / "golden.json").read_text())["ids"]))
+                plain = self.folder / "plain.gguf"
+                for arguments in ((source, plain), (plain, self.out, "--rotate")):
+                    done = nibble("quantize", *arguments, "--to", "f32", "--no-quality", "--force")
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                _, expected = self.logits(plain, ids)
+                _, found = self.logits(self.out, ids)
+                worst = max(abs(a - b) for x, y in zip(expected, found) for a, b in zip(x, y))
+                self.assertLess(worst, 1e-4)
+                self.assertGreater(worst, 0)
+
+    def test_rotation_is_refused_by_name(self):
+        for name, word in (("gemma3", "norms behind attention"), ("gpt2", "LayerNorms")):
+            with self.subTest(name):
+                plain = self.folder / "plain.gguf"
+                done = nibble("quantize", shared(f"models/hf-320/{name}"), plain, "--to", "f32",
+                              "--no-quality", "--force")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assert_refused(nibble("quantize", plain, self.out, "--to", "q8_0", "--rotate",
+                                           "--no-quality"), "--rotate", name, word)
+                self.assertFalse(self.out.exists())
 
     def test_the_demonstration_model_with_its_tokenizer(self):
         text = self.folder / "text.txt"
@@ -370,6 +494,7 @@ class Folders(CliTest):
             with self.subTest(to):
                 more = ("--group", "32") if to in ("gptq", "awq") else ()
                 found = self.make(to, *more)
+                self.assertEqual(self.run_json("inspect", self.out)["card"], found["card"])
                 config = json.loads((self.out / "config.json").read_text())
                 self.assertEqual(config["quantization_config"]["quant_method"], method)
                 head = self.header()
