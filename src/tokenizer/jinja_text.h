@@ -52,5 +52,4 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to,
                        int64_t count);
 
-
 }  // namespace nibble::jinja
