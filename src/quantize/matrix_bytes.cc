@@ -28,7 +28,7 @@ class Taker {
       good_ = false;
       return;
     }
-    std::memcpy(values, bytes_.data(), count * sizeof(T));
+    if (count > 0) std::memcpy(values, bytes_.data(), count * sizeof(T));
     bytes_ = bytes_.subspan(count * sizeof(T));
   }
   template <class T>
