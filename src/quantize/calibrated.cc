@@ -64,7 +64,7 @@ class CalibratedRun {
   Status OneLinear(const StoredLinear& linear, const LinearInput& input);
   Status Clip(const StoredLinear& linear, MatrixView<float> weights);
   Status Replace(const StoredLinear& linear, MatrixView<const float> values);
-  void Tell(int layer, const char* what, double part);
+  void Tell(int layer, std::string_view what, double part);
 
   const ModelFile& model_;
   const CalibratedOptions& options_;
@@ -76,7 +76,7 @@ class CalibratedRun {
   CalibratedResult result_;
 };
 
-void CalibratedRun::Tell(int layer, const char* what, double part) {
+void CalibratedRun::Tell(int layer, std::string_view what, double part) {
   if (!options_.progress) return;
   const auto layers = static_cast<double>(model_.config().layers.size());
   options_.progress((layer + part) / layers,
@@ -118,7 +118,7 @@ Result<std::optional<InputStats>> CalibratedRun::Inputs(int layer, LayerStage st
     if (needed && !stats) stats.emplace(x.cols, Needs(), int64_t{count} * x.rows);
     if (needed) stats->Add(x, pool_);
     activations_->Release(i);
-    Tell(layer, StageName(stage).data(), (static_cast<double>(stage) + 0.9 * i / count) / 5);
+    Tell(layer, StageName(stage), (static_cast<double>(stage) + 0.9 * i / count) / 5);
   }
   return stats;
 }
@@ -235,7 +235,7 @@ Status CalibratedRun::Stage(int layer, LayerStage stage) {
     }
   }
   for (const StoredLinear& linear : linears) {
-    Tell(layer, linear.tensor->name.data(), (static_cast<double>(stage) + 0.9) / 5);
+    Tell(layer, linear.tensor->name, (static_cast<double>(stage) + 0.9) / 5);
     if (!target_.Keeps(linear)) {
       NIBBLE_RETURN_IF_ERROR(OneLinear(linear, input));
       continue;
