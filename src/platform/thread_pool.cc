@@ -1,13 +1,19 @@
 #include "platform/thread_pool.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstddef>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "platform/this_thread.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -22,19 +28,15 @@ constexpr size_t kCacheLine = 64;
 constexpr uint32_t kRound = 1U << 16;
 constexpr int kSmallPool = 8;
 
-// How long a waiting thread stays awake, in three stages.
-// Alone: looks and pauses, makes no system call. Bridges the short serial parts of a step.
-constexpr auto kAlone = std::chrono::microseconds(50);
-// The same on a processor that others want too: the awaited thread may be one of them.
-constexpr auto kAloneContended = std::chrono::microseconds(3);
-// Then it offers its processor at every look, until it parks. Long enough for sampling, short
-// enough that an idle pool is parked before anybody notices.
+// How long a waiting thread looks before it sleeps in the kernel: long enough for the serial parts
+// of a step and for sampling, short enough that an idle pool sleeps before anybody notices and that
+// one beside busy programs, whose awaited thread may be off its processor for milliseconds, loses
+// little.
 constexpr auto kAwake = std::chrono::microseconds(150);
-// An offer that nobody takes returns at once (some 0.3 µs); one that is taken costs the taker's
-// time.
-constexpr auto kTaken = std::chrono::microseconds(4);
 constexpr int kPausesPerClockRead = 32;
-constexpr int kYieldsBeforePark = 4;
+// Beside busy programs of the same priority, a step's hundred waits each cost one of their slices
+// (milliseconds) unless the pool's own are the shortest that Linux gives.
+constexpr uint64_t kTimeSliceNs = 100'000;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -72,49 +74,68 @@ struct FloatMode {
   }
 };
 
-// One thread's waiting. Whether others want its processor is learnt from the offers: a machine
-// that is idle now sees none of them in the 50 µs before, a busy one loses 3 µs to a wait and not a
-// slice.
-class Waiter {
+// A word that threads wait on. The kernel is called only where a thread sleeps. sched_yield is
+// never called, nor std::atomic::wait, which calls it: since Linux 6.17 a thread that yields gives
+// its whole slice away, and a pool beside busy programs crawled.
+class alignas(kCacheLine) WaitWord {
  public:
-  // Waits until word no longer holds old: spins, then yields, then parks in the kernel. Returns
-  // with everything visible that was written before the change.
-  void WaitWhile(const std::atomic<uint32_t>& word, uint32_t old, bool spin) {
-    if (spin && StayAwake(word, old)) return;
-    for (int i = 0; i < kYieldsBeforePark; ++i) {
-      if (word.load(std::memory_order_acquire) != old) return;
-      std::this_thread::yield();
-    }
-    word.wait(old, std::memory_order_acquire);
+  uint32_t Load() const { return word_.load(std::memory_order_acquire); }
+
+  // Adds and wakes all; returns the new value.
+  uint32_t AddAndWake(uint32_t n) {
+    const uint32_t now = word_.fetch_add(n, std::memory_order_seq_cst) + n;
+    WakeAll();
+    return now;
+  }
+  uint32_t Add(uint32_t n) { return word_.fetch_add(n, std::memory_order_seq_cst) + n; }
+  void StoreAndWake(uint32_t value) {
+    word_.store(value, std::memory_order_seq_cst);
+    WakeAll();
   }
 
- private:
-  using Clock = std::chrono::steady_clock;
+  // A thread that goes to sleep is counted before the kernel compares the word, and whoever changes
+  // the word looks at the count afterwards, all in one order: no wake-up is lost.
+  void WakeAll() {
+    if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
+    syscall(SYS_futex, Address(), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  }
 
-  // Whether the word changed before it was time to park.
-  bool StayAwake(const std::atomic<uint32_t>& word, uint32_t old) {
-    const auto start = Clock::now();
-    for (auto now = start; now - start < kAwake; now = Clock::now()) {
-      if (now - start >= (contended_ ? kAloneContended : kAlone)) {
-        std::this_thread::yield();
-        contended_ = Clock::now() - now >= kTaken;
-      }
+  // Looks for some microseconds: whether the word no longer holds old. Then, and after SleepWhile,
+  // all is visible that was written before the change.
+  bool ChangesSoon(uint32_t old) const {
+    for (const auto end = Clock::now() + kAwake; Clock::now() < end;) {
       for (int i = 0; i < kPausesPerClockRead; ++i) {
-        if (word.load(std::memory_order_acquire) != old) return true;
+        if (Load() != old) return true;
         Pause();
       }
     }
     return false;
   }
 
-  bool contended_ = false;
+  void SleepWhile(uint32_t old) {
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    while (Load() == old) {
+      syscall(SYS_futex, Address(), FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);
+    }
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // The kernel's futex is the atomic's own 32 bits.
+  uint32_t* Address() { return reinterpret_cast<uint32_t*>(&word_); }
+  static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
+
+  std::atomic<uint32_t> word_{0};
+  std::atomic<uint32_t> sleepers_{0};
 };
 
 }  // namespace
 
 struct ThreadPool::State {
   // Changed by the caller to start a region; read by all workers.
-  alignas(kCacheLine) std::atomic<uint32_t> generation{0};
+  WaitWord generation;
   Erased fn = nullptr;
   void* context = nullptr;
   FloatMode float_mode;
@@ -123,44 +144,86 @@ struct ThreadPool::State {
 
   // Regions that workers have finished. It only grows: to reset it would move its cache line once
   // more in every region.
-  alignas(kCacheLine) std::atomic<uint32_t> finished{0};
+  WaitWord finished;
 
   // Barrier: the round in the upper half, who has arrived in the lower; the last to arrive starts
   // the next round. Waiting on the word that counts saves the round's own cache line a trip (175 ns
   // instead of 320 for two threads).
-  alignas(kCacheLine) std::atomic<uint32_t> arrivals{0};
+  WaitWord arrivals;
   // In large pools the waiting would slow down the counting: they wait on this copy of the round.
-  alignas(kCacheLine) std::atomic<uint32_t> round{0};
+  WaitWord round;
 
   bool spin = true;
-  struct alignas(kCacheLine) PaddedWaiter {
-    Waiter waiter;
-  };
-  std::vector<PaddedWaiter> waiters;  // by thread
   std::vector<std::thread> workers;
 
-  void WaitWhile(int thread, const std::atomic<uint32_t>& word, uint32_t old) {
-    waiters[static_cast<size_t>(thread)].waiter.WaitWhile(word, old, spin);
+  struct alignas(kCacheLine) Place {
+    std::atomic<int> processor{-1};  // where the thread ran when it last looked
+    bool crowded = false;            // with another of the pool's, and cannot leave; its own only
+  };
+  std::vector<Place> places;
+
+  void Arrive(int thread) {
+    std::atomic<int>& mine = places[static_cast<size_t>(thread)].processor;
+    const int processor = ProcessorOfThisThread();
+    if (mine.load(std::memory_order_relaxed) != processor) {
+      mine.store(processor, std::memory_order_relaxed);
+    }
+  }
+
+  // Whether one of the first `count` threads was where this one is.
+  bool Meets(int thread, int count) {
+    Arrive(thread);
+    const auto at = [&](int i) {
+      return places[static_cast<size_t>(i)].processor.load(std::memory_order_relaxed);
+    };
+    bool meets = false;
+    for (int i = 0; i < count; ++i) meets |= i != thread && at(i) == at(thread);
+    return meets;
+  }
+
+  // Beside busy programs Linux may leave two threads of the pool on one processor for seconds:
+  // there they only wait for each other (0.12 ms a step became 8.5). The later one moves.
+  void LeaveSharedProcessor(int thread) {
+    if (!Meets(thread, thread)) return;
+    std::vector<int> taken;
+    for (const Place& place : places) {
+      const int processor = place.processor.load(std::memory_order_relaxed);
+      if (processor >= 0) taken.push_back(processor);
+    }
+    MoveOffProcessors(taken);
+  }
+
+  void Wait(int thread, WaitWord& word, uint32_t old) {
+    const auto size = static_cast<int>(places.size());
+    bool& crowded = places[static_cast<size_t>(thread)].crowded;
+    crowded = crowded && Meets(thread, size);
+    if (spin && !crowded) {
+      if (word.ChangesSoon(old)) return;
+      LeaveSharedProcessor(thread);
+      crowded = Meets(thread, size);
+    }
+    word.SleepWhile(old);
   }
 
   // Also when the pool's constructor gives up half way.
   ~State() {
     stop = true;
-    generation.fetch_add(1, std::memory_order_release);
-    generation.notify_all();
+    generation.AddAndWake(1);
     for (std::thread& worker : workers) worker.join();
   }
 
   void WorkerMain(int thread) {
     uint32_t seen = 0;
+    RequestTimeSlice(kTimeSliceNs);
     while (true) {
-      WaitWhile(thread, generation, seen);
+      Wait(thread, generation, seen);
       ++seen;  // regions are never skipped: the caller waits for every worker
       if (stop) return;
       float_mode.ApplyToThisThread();
       const uint32_t all = all_finished;  // the caller changes it once this worker has finished
+      Arrive(thread);
       fn(context, thread);
-      if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 == all) finished.notify_one();
+      if (finished.Add(1) == all) finished.WakeAll();
     }
   }
 };
@@ -170,7 +233,7 @@ ThreadPool::ThreadPool(int threads, std::span<const NumaNode> nodes)
   NIBBLE_CHECK(threads >= 1 && threads < static_cast<int>(kRound));
   // With fewer processors than threads, a spinning thread keeps the awaited one from running.
   state_->spin = std::thread::hardware_concurrency() >= static_cast<unsigned>(threads);
-  state_->waiters.resize(static_cast<size_t>(threads));
+  state_->places = std::vector<State::Place>(static_cast<size_t>(threads));
   state_->workers.reserve(static_cast<size_t>(threads - 1));
   for (int i = 1; i < threads; ++i) {
     std::vector<int> cpus;
@@ -192,16 +255,18 @@ void ThreadPool::RunErased(Erased fn, void* context) {
   state.float_mode = FloatMode::OfThisThread();
   state.float_mode.ApplyToThisThread();
   if (size_ == 1) return fn(context, 0);
+  // Of the calling thread, which may change.
+  thread_local const bool asked = (RequestTimeSlice(kTimeSliceNs), true);
+  static_cast<void>(asked);
 
   state.fn = fn;
   state.context = context;
   const uint32_t all = state.all_finished += static_cast<uint32_t>(size_ - 1);
-  state.generation.fetch_add(1, std::memory_order_release);
-  state.generation.notify_all();
+  state.Arrive(0);
+  state.generation.AddAndWake(1);
   fn(context, 0);
-  for (uint32_t seen = state.finished.load(std::memory_order_acquire); seen != all;
-       seen = state.finished.load(std::memory_order_acquire)) {
-    state.WaitWhile(0, state.finished, seen);
+  for (uint32_t seen = state.finished.Load(); seen != all; seen = state.finished.Load()) {
+    state.Wait(0, state.finished, seen);
   }
 }
 
@@ -209,18 +274,17 @@ void ThreadPool::Barrier(int thread) {
   if (size_ == 1) return;
   State& state = *state_;
   const bool large = size_ > kSmallPool;
-  const uint32_t arrival = state.arrivals.fetch_add(1, std::memory_order_acq_rel) + 1;
+  const uint32_t arrival = state.arrivals.Add(1);
   const uint32_t round = arrival / kRound;
-  std::atomic<uint32_t>& word = large ? state.round : state.arrivals;
+  WaitWord& word = large ? state.round : state.arrivals;
   if (arrival % kRound == static_cast<uint32_t>(size_)) {
-    state.arrivals.store((round + 1) * kRound, std::memory_order_release);
-    if (large) state.round.store((round + 1) * kRound, std::memory_order_release);
-    word.notify_all();
+    const uint32_t next = (round + 1) * kRound;
+    state.arrivals.StoreAndWake(next);
+    if (large) state.round.StoreAndWake(next);
     return;
   }
-  for (uint32_t seen = word.load(std::memory_order_acquire); seen / kRound == round;
-       seen = word.load(std::memory_order_acquire)) {
-    state.WaitWhile(thread, word, seen);
+  for (uint32_t seen = word.Load(); seen / kRound == round; seen = word.Load()) {
+    state.Wait(thread, word, seen);
   }
 }
 

@@ -1,11 +1,13 @@
 #include "platform/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cfenv>
 #include <chrono>
 #include <filesystem>
@@ -16,6 +18,8 @@
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "platform/this_thread.h"
 
 // An address space limit ends the sanitizers' own run-time.
 #if defined(__has_feature)
@@ -121,6 +125,33 @@ int BusyThreads() {
     if (name_end != std::string::npos && stat.substr(name_end + 2, 1) == "R") ++busy;
   }
   return busy;
+}
+
+TEST(ThreadPoolSliceTest, ThreadsAskForShortSlices) {
+  ThreadPool pool(2);
+  std::array<uint64_t, 2> slices = {};
+  pool.Run([&](int thread) { slices[static_cast<size_t>(thread)] = TimeSliceOfThisThread(); });
+  for (const uint64_t slice : slices) {
+    if (slice == 0) GTEST_SKIP() << "this kernel tells no slices";
+    EXPECT_EQ(slice, 100'000U);
+  }
+}
+
+TEST(ThreadPoolSliceTest, AThreadMovesAndMayRunWhereItMight) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor";
+  const int before = ProcessorOfThisThread();
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  // The scheduler may move it back at once.
+  bool moved = false;
+  for (int i = 0; i < 100 && !moved; ++i) {
+    MoveOffProcessors(std::array{before});
+    moved = ProcessorOfThisThread() != before;
+  }
+  EXPECT_TRUE(moved);
+  cpu_set_t after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&allowed, &after));
 }
 
 TEST(ThreadPoolIdleTest, IdleThreadsSleepInTheKernel) {
