@@ -10,11 +10,11 @@ function(nibble_embed OUT IN NAME)
 
 namespace nibble {
 namespace {
-const char kBytes[] = {
+const char @NAME@Bytes[] = {
 @bytes@};
 }  // namespace
 extern const std::string_view @NAME@;
-const std::string_view @NAME@(kBytes, sizeof kBytes);
+const std::string_view @NAME@(@NAME@Bytes, sizeof @NAME@Bytes);
 }  // namespace nibble
 " @ONLY)
 endfunction()

@@ -16,6 +16,11 @@ build_packages=(g++ cmake ninja-build pkg-config ca-certificates libfmt-dev libc
 test_packages=(libgtest-dev googletest ccache clang-19 libclang-rt-19-dev clang-tidy-19
   clang-format-19 llvm-19 g++-aarch64-linux-gnu qemu-user python3-venv file dpkg-dev git)
 
+# The page's bundler and browser. Node that is not Debian's brings its own npm, and theirs would not
+# go beside it.
+command -v npm >/dev/null || test_packages+=(nodejs npm)
+command -v chromium >/dev/null || test_packages+=(chromium)
+
 # install_packages NAME...: installs those that are missing with apt, through sudo unless root.
 install_packages() {
   if ! command -v dpkg-query >/dev/null; then

@@ -98,10 +98,10 @@ void PrintReady(const ServeFlags& own, int port, const Engine& engine, bool chat
   const EnginePlan& plan = engine.plan();
   fmt::print(stderr,
              "ready after {:.1f} s: {} of memory taken, up to {} with all {} of KV pages ({} "
-             "tokens)\n  curl {}{}{} -H 'Content-Type: application/json' -d '{}'\n",
+             "tokens)\n  page {}/\n  curl {}{}{} -H 'Content-Type: application/json' -d '{}'\n",
              seconds, FormatBytes(static_cast<double>(ReadResidentBytes().private_)),
              FormatBytes(static_cast<double>(plan.Total())),
-             FormatBytes(static_cast<double>(plan.kv_bytes)), plan.kv_tokens, url,
+             FormatBytes(static_cast<double>(plan.kv_bytes)), plan.kv_tokens, url, url,
              chat ? "/v1/chat/completions" : "/v1/completions", key,
              chat ? R"({"messages":[{"role":"user","content":"Why is the sky blue?"}]})"
                   : R"({"prompt":"Once upon a time","max_tokens":50})");

@@ -201,9 +201,11 @@ void GenerationJob::OnToken(int prompt, const TokenEvent& event, double time_s) 
   Choice& choice = choices_[static_cast<size_t>(IndexOf(prompt, event.choice))];
   if (!choice.last_token_s) {
     host_.metrics->time_to_first_token.Add(time_s - facts_.received_s);
+    host_.metrics->recent_first_token.Add(time_s, time_s - facts_.received_s);
     if (!first_token_s_) first_token_s_ = time_s;
   } else {
     host_.metrics->inter_token_latency.Add(time_s - *choice.last_token_s);
+    host_.metrics->recent_inter_token.Add(time_s, time_s - *choice.last_token_s);
   }
   choice.last_token_s = time_s;
   if (done_) return;

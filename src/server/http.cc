@@ -29,6 +29,8 @@ std::string_view HttpReason(int status) {
       return "OK";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -66,7 +68,7 @@ std::string SerializeHead(const HttpResponse& response, const ResponseFraming& f
   for (const auto& [name, value] : response.headers) AppendHeader(name, value, out);
   if (framing.chunked) {
     AppendHeader("Transfer-Encoding", "chunked", out);
-  } else if (!framing.until_close && response.status != 204) {
+  } else if (!framing.until_close && response.status != 204 && response.status != 304) {
     AppendHeader("Content-Length", std::to_string(response.body.size()), out);
   }
   if (!framing.keep_alive) {

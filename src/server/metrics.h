@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "server/http_server.h"
+#include "server/recent_latencies.h"
 
 namespace nibble::server {
 
@@ -55,6 +56,9 @@ struct Metrics {
   std::map<std::string, uint64_t> refused;    // generations, by reason
   std::map<std::string, uint64_t> by_key;     // generations, by the name of their key
   std::map<std::string, uint64_t> responses;  // by status
+
+  RecentLatencies recent_first_token;
+  RecentLatencies recent_inter_token;
 
   // A choice that has ended. tokens: of its prompt, counted with its first choice.
   void AddFinished(int choice, std::string_view reason, const Usage& usage, double e2e_s);

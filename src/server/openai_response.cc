@@ -99,6 +99,12 @@ Json Choice(const OpenAiRequest& request, const Tokenizer& tokenizer, const Prom
 
 void TokenCounts::Add(int choice, const Usage& usage) {
   generated += usage.generated_tokens;
+  queue_s += usage.queue_s;
+  prefill_s += usage.prefill_s;
+  decode_s += usage.decode_s;
+  decode_steps += usage.decode_steps;
+  weight_bytes += usage.decode_weight_bytes;
+  kv_bytes += usage.decode_kv_bytes;
   if (choice != 0) return;
   prompt += usage.prompt_tokens;
   cached += usage.cached_prompt_tokens;
@@ -108,7 +114,14 @@ Json UsageJson(const TokenCounts& counts, bool live) {
   Json out = {{"prompt_tokens", counts.prompt},
               {"completion_tokens", counts.generated},
               {"total_tokens", counts.prompt + counts.generated}};
-  if (live) out["prompt_tokens_details"] = {{"cached_tokens", counts.cached}};
+  if (!live) return out;
+  out["prompt_tokens_details"] = {{"cached_tokens", counts.cached}};
+  out["nibble"] = {{"queue_s", counts.queue_s},
+                   {"prefill_s", counts.prefill_s},
+                   {"decode_s", counts.decode_s},
+                   {"decode_steps", counts.decode_steps},
+                   {"decode_weight_bytes", counts.weight_bytes},
+                   {"decode_kv_bytes", counts.kv_bytes}};
   return out;
 }
 

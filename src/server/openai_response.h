@@ -30,11 +30,18 @@ Json OpenAiResponse(const OpenAiRequest& request, const ResponseName& name,
                     const Tokenizer& tokenizer, std::vector<PromptAnswers> prompts);
 
 // {prompt_tokens, completion_tokens, total_tokens} of the choices' usages; `live` adds
-// prompt_tokens_details.
+// prompt_tokens_details and what the answer took.
 struct TokenCounts {
   int prompt = 0;  // each prompt once
   int cached = 0;
   int generated = 0;
+  // Sums over choices, of a live response's usage.nibble.
+  double queue_s = 0;
+  double prefill_s = 0;
+  double decode_s = 0;
+  int decode_steps = 0;
+  double weight_bytes = 0;
+  double kv_bytes = 0;
   void Add(int choice, const Usage& usage);
 };
 Json UsageJson(const TokenCounts& counts, bool live);

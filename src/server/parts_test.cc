@@ -5,6 +5,8 @@
 #include "server/access.h"
 #include "server/load_meter.h"
 #include "server/metrics.h"
+#include "server/page.h"
+#include "server/recent_latencies.h"
 
 namespace nibble::server {
 namespace {
@@ -34,6 +36,45 @@ TEST(AccessKeysTest, ReadsLines) {
   ASSERT_FALSE(added);
   EXPECT_EQ(added.error().message.substr(0, 7), "line 3:");
   EXPECT_FALSE(AccessKeys().AddLines("# none\n"));
+}
+
+TEST(PageTest, FilesAndTheirTag) {
+  for (const char* none : {"", "/x", "//", "/app.js/", "/index.html", "/health"}) {
+    EXPECT_FALSE(IsPageFile(none)) << none;
+  }
+  for (const char* path : {"/", "/app.js", "/app.css", "/icon.svg"}) {
+    ASSERT_TRUE(IsPageFile(path)) << path;
+    const HttpResponse whole = PageFile(path, "");
+    EXPECT_EQ(whole.status, 200);
+    EXPECT_GT(whole.body.size(), 100u);
+    const std::string tag = whole.headers.front().second;
+    const HttpResponse known = PageFile(path, "\"other\", W/" + tag);
+    EXPECT_EQ(known.status, 304);
+    EXPECT_TRUE(known.body.empty());
+    EXPECT_EQ(PageFile(path, "\"other\"").status, 200);
+    const std::string head = SerializeHead(known, {});
+    EXPECT_EQ(head.find("\r\nContent-Length"),
+              head.npos);  // it would be of a body that is not sent
+    EXPECT_EQ(head.find("\r\nContent-Type"), head.npos);
+  }
+}
+
+TEST(RecentLatenciesTest, NearestRankOfTheWindow) {
+  RecentLatencies latencies;
+  EXPECT_EQ(latencies.Over(0, 10).count, 0u);
+  for (int i = 1; i <= 100; ++i) latencies.Add(i, 101 - i);
+  const auto all = latencies.Over(100, 1000);
+  EXPECT_EQ(all.count, 100u);
+  EXPECT_EQ(all.p50, 50);
+  EXPECT_EQ(all.p90, 90);
+  EXPECT_EQ(all.p99, 99);
+  const auto last = latencies.Over(100, 9);  // 91 … 100: values 10 … 1
+  EXPECT_EQ(last.count, 10u);
+  EXPECT_EQ(last.p50, 5);
+  EXPECT_EQ(last.p99, 10);
+  for (int i = 0; i < 5000; ++i) latencies.Add(200, 7);  // older ones make room
+  EXPECT_EQ(latencies.Over(200, 1000).count, 4096u);
+  EXPECT_EQ(latencies.Over(200, 1000).p99, 7);
 }
 
 TEST(LoadMeterTest, HalfOfWhatWaitsByTheMeasuredRate) {

@@ -10,6 +10,7 @@
 #include "base/split_mix.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "server/page.h"
 #include "server/text_routes.h"
 
 namespace nibble::server {
@@ -26,9 +27,11 @@ constexpr std::array kRoutes = {
 };
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr double kSampleS = 1;
+constexpr double kRecentS = 10;  // of the latencies of /status
 
 std::optional<Route> FindRoute(std::string_view path) {
   if (path.starts_with(kModelPath) && path.size() > kModelPath.size()) return Route{path, false};
+  if (IsPageFile(path)) return Route{path, false};
   const auto found = std::ranges::find(kRoutes, path, &Route::path);
   if (found == kRoutes.end()) return std::nullopt;
   return *found;
@@ -108,7 +111,7 @@ std::optional<ApiError> Service::NotReady() const {
 
 std::optional<HttpResponse> Service::CheckHead(const HttpRequest& head) {
   if (head.method == "OPTIONS") return std::nullopt;
-  if (head.path != "/health" && !KeyOf(head)) {
+  if (head.path != "/health" && !IsPageFile(head.path) && !KeyOf(head)) {
     const bool given = !PresentedKey(head).empty();
     HttpResponse refusal =
         Refusal({.status = 401,
@@ -187,6 +190,11 @@ HttpResponse Service::Get(const HttpRequest& request) {
   if (request.path == "/health") return Health();
   if (request.path == "/status") return Status();
   if (request.path == "/metrics") return MetricsPage();
+  if (IsPageFile(request.path)) {
+    HttpResponse response = PageFile(request.path, request.Header("if-none-match"));
+    Decorate(response);
+    return response;
+  }
   return Models(request.path);
 }
 
@@ -231,6 +239,14 @@ HttpResponse Service::Status() {
                  {"pages_total", stats.kv_pages_total},
                  {"touched_bytes", stats.kv_touched_bytes}};
   }
+  out["chat"] = chat_ != nullptr;
+  const auto percentiles = [&](const RecentLatencies& latencies) {
+    const auto found = latencies.Over(MonotonicSeconds(), kRecentS);
+    return Json{{"count", found.count}, {"p50", found.p50}, {"p90", found.p90}, {"p99", found.p99}};
+  };
+  out["latency"] = {{"window_s", kRecentS},
+                    {"ttft_s", percentiles(metrics_.recent_first_token)},
+                    {"itl_s", percentiles(metrics_.recent_inter_token)}};
   const HttpCounters& http = server_->counters();
   out["queue"] = {{"requests", jobs_.size()},
                   {"prompt_tokens", queued_tokens_.load()},

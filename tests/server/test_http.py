@@ -57,6 +57,18 @@ class Http(ServerTest):
         for path in ("/health/", "//health", "/%", "/%zz", "/../health", "/" + "a" * 4000):
             self.assertEqual(self.server.get(path).status, 404, path)
 
+    def test_page(self):
+        page = self.server.get("/")
+        self.assertEqual((page.status, page.headers["content-type"]),
+                         (200, "text/html; charset=utf-8"))
+        self.assertIn("default-src 'none'", page.headers["content-security-policy"])
+        for path in ("/", "/app.js", "/app.css", "/icon.svg"):
+            head = self.server.request("HEAD", path)
+            known = self.server.get(path, {"If-None-Match": head.headers["etag"]})
+            self.assertEqual((head.status, known.status, known.body), (200, 304, b""))
+            self.assertNotIn("content-length", known.headers)
+            self.assertEqual(self.server.post(path, {}).status, 405)
+
     def test_keep_alive_and_pipelining(self):
         connection = self.server.connect()
         for _ in range(3):

@@ -123,10 +123,11 @@ class Keys(ServerTest):
 
     def test_keys(self):
         self.assertEqual(self.server.get("/health").status, 200)
+        self.assertEqual(self.server.get("/").status, 200)
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret-a"},
                         {"Authorization": "Bearer alice=secret-a"}, {"Authorization": "Bearer "},
                         {"X-Api-Key": "secret-"}, {"Authorization": "Bearer secret-a "}):
-            for path in ("/status", "/metrics", "/v1/models", "/nothing", "/"):
+            for path in ("/status", "/metrics", "/v1/models", "/nothing", "/app"):
                 answer = self.server.get(path, headers)
                 if headers.get("Authorization") == "Bearer secret-a ":
                     continue  # HTTP takes blanks off

@@ -1,0 +1,88 @@
+// Asks for one answer and tells of it as it comes.
+import { postStream } from "../api";
+import type { Figures, Message } from "./store";
+import { requestMembers, type Settings } from "./settings";
+
+export interface Progress {
+  text: string;
+  reasoning: string;
+  tokens: number;
+  first_s: number | null;
+  elapsed_s: number;
+}
+
+interface Usage {
+  prompt_tokens: number;
+  completion_tokens: number;
+  prompt_tokens_details?: { cached_tokens: number };
+  nibble?: { decode_s: number; decode_steps: number; decode_weight_bytes: number; decode_kv_bytes: number };
+}
+
+// A model without a chat template goes on with the text as it stands.
+function bodyOf(messages: Message[], settings: Settings, chat: boolean): Record<string, unknown> {
+  const common = { ...requestMembers(settings), stream: true, stream_options: { include_usage: true } };
+  if (!chat) {
+    return { max_tokens: 200, ...common, prompt: messages.map((one) => one.text).join("") };
+  }
+  const turns = messages.map((one) => ({ role: one.role, content: one.text }));
+  if (settings.system.trim()) turns.unshift({ role: "system" as never, content: settings.system });
+  return { ...common, messages: turns };
+}
+
+function figuresOf(progress: Progress, usage: Usage | null, reason: string): Figures {
+  const own = usage?.nibble;
+  const steps = own?.decode_steps ?? 0;
+  return {
+    tokens: usage?.completion_tokens ?? progress.tokens,
+    first_s: progress.first_s ?? progress.elapsed_s,
+    total_s: progress.elapsed_s,
+    tok_s: own && own.decode_s > 0 && steps > 0 ? steps / own.decode_s : null,
+    weight_bytes: own?.decode_weight_bytes ?? 0,
+    kv_bytes: own?.decode_kv_bytes ?? 0,
+    steps,
+    cached: usage?.prompt_tokens_details?.cached_tokens ?? 0,
+    prompt: usage?.prompt_tokens ?? 0,
+    seed: null,
+    reason,
+  };
+}
+
+export async function askForAnswer(messages: Message[], settings: Settings, chat: boolean,
+  signal: AbortSignal, tell: (progress: Progress) => void): Promise<Message> {
+  const started = performance.now();
+  const progress: Progress = { text: "", reasoning: "", tokens: 0, first_s: null, elapsed_s: 0 };
+  let usage: Usage | null = null;
+  let reason = "";
+  const path = chat ? "/v1/chat/completions" : "/v1/completions";
+  const done = (): Message => {
+    const message: Message = { role: "assistant", text: progress.text,
+      figures: figuresOf(progress, usage, reason) };
+    if (progress.reasoning) message.reasoning = progress.reasoning;
+    return message;
+  };
+  try {
+    for await (const chunk of postStream(path, bodyOf(messages, settings, chat), signal)) {
+      progress.elapsed_s = (performance.now() - started) / 1000;
+      if (chunk.usage) usage = chunk.usage;
+      const choice = chunk.choices?.[0];
+      if (!choice) continue;
+      if (choice.finish_reason) reason = choice.finish_reason;
+      const text: string = (chat ? choice.delta?.content : choice.text) ?? "";
+      const thought: string = choice.delta?.reasoning_content ?? "";
+      if (!text && !thought) continue;
+      progress.first_s ??= progress.elapsed_s;
+      ++progress.tokens;
+      progress.text += text;
+      progress.reasoning += thought;
+      tell(progress);
+    }
+  } catch (error) {
+    progress.elapsed_s = (performance.now() - started) / 1000;
+    if (signal.aborted) {
+      reason = "stopped";
+      return done();
+    }
+    return { ...done(), figures: undefined, error: (error as Error).message };
+  }
+  return done();
+}

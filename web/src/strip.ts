@@ -1,0 +1,57 @@
+// A ragged batch drawn as a strip: one block for each sequence, as wide as its rows.
+import { h, s } from "./dom";
+import { bytes, count, seconds } from "./format";
+import type { Span, Step } from "./status";
+
+const colours = 8;
+
+// The same request has the same colour in every step.
+export function colourOf(span: Span): string {
+  return `r${(span.request * 3 + span.choice) % colours}`;
+}
+
+function spanText(span: Span): string {
+  const who = `request ${span.request}${span.choice > 0 ? `, choice ${span.choice + 1}` : ""}`;
+  return span.answer && span.rows === 1 ? `${who}: token ${count(span.first)} of its answer`
+    : `${who}: ${count(span.rows)} tokens of its prompt, from ${count(span.first)}`;
+}
+
+export function batchStrip(step: Step): HTMLElement {
+  const answers = step.spans.filter((one) => one.answer).length;
+  const prompts = step.spans.length - answers;
+  return h("div", { class: "batch" },
+    h("div", { class: "strip", role: "img", "aria-label": `Step ${step.number}: ${step.spans.map(spanText).join("; ")}` },
+      step.spans.map((span) => h("i", {
+        class: `${colourOf(span)} ${span.answer ? "answer" : "prompt"}`, title: spanText(span),
+        // A long prompt must not hide the answers beside it.
+        style: { flex: `${Math.max(1, Math.sqrt(span.rows) * 1.6)} 1 0` } },
+      span.rows > 1 ? h("span", {}, count(span.rows)) : null))),
+    h("p", { class: "hint" }, `Step ${count(step.number)}: ${answers} ${answers === 1 ? "answer" : "answers"} with one token each` +
+      (prompts > 0 ? ` and ${prompts} ${prompts === 1 ? "piece" : "pieces"} of prompts (striped)` : "") +
+      `, ${count(step.rows)} ${step.rows === 1 ? "row" : "rows"} in ${seconds(step.seconds)}: ${bytes(step.weight_bytes)} of weights and ` +
+      `${bytes(step.kv_bytes)} of KV read.`));
+}
+
+// The last steps, oldest left, each a column of its sequences. Heights are square roots of rows.
+export function stepHistory(steps: Step[]): HTMLElement {
+  const shown = steps.slice(-96);
+  const width = 960;
+  const height = 84;
+  const tall = (rows: number): number => Math.sqrt(rows);
+  const most = Math.max(4, ...shown.map((step) => step.spans.reduce((sum, one) => sum + tall(one.rows), 0)));
+  const each = width / 96;
+  const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "history", preserveAspectRatio: "none",
+    role: "img", "aria-label": `The last ${shown.length} steps, with ${shown.map((one) => one.spans.length).join(", ")} sequences` });
+  shown.forEach((step, i) => {
+    let y = height;
+    for (const span of step.spans) {
+      const tallness = tall(span.rows) / most * (height - 2);
+      y -= tallness;
+      svg.append(s("rect", { x: (96 - shown.length + i) * each + 0.75, y: y + 0.5, width: each - 1.5,
+        height: Math.max(1, tallness - 1), class: `${colourOf(span)} ${span.answer ? "answer" : "prompt"}` },
+      s("title", {}, `step ${step.number}, ${spanText(span)}`)));
+    }
+  });
+  return h("div", {}, h("div", { class: "history-frame" }, svg),
+    h("p", { class: "hint" }, "The last steps, newest on the right; one colour for each request."));
+}
