@@ -33,10 +33,15 @@ class Connection::Answer : public Responder {
   // A handler that lost it: the client is told, not left waiting.
   ~Answer() override {
     if (!connection_ || done_) return;
-    if (started_) {
-      connection_->Close();
-    } else {
-      Send(connection_->shared_.handler->Refusal({.status = 500, .message = "no answer was made"}));
+    try {
+      if (started_) {
+        connection_->Close();
+      } else {
+        Send(connection_->shared_.handler->Refusal(
+            {.status = 500, .message = "no answer was made"}));
+      }
+    } catch (const std::exception&) {
+      connection_.reset();  // no memory for the words: its time limit ends it
     }
   }
 
