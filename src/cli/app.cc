@@ -134,6 +134,7 @@ int Main(int argc, char** argv) {
   AddQuantizeCommand(context);
   AddEvalCommand(context);
   AddBenchCommand(context);
+  AddPlanCommand(context);
   AddInspectCommand(context);
   AddTokenizeCommand(context);
   AddPullCommand(context);

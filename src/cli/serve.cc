@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
 #include <thread>
 
 #include "cli/commands.h"
@@ -112,10 +114,22 @@ void PrintReady(const ServeFlags& own, int port, const Engine& engine, bool chat
   }
 }
 
+// What /plan may name beside the tables: the model that is served, by any of its names.
+PlanSources PlanSourcesFor(const ModelFile& file, const std::vector<std::string>& names) {
+  PlanSources sources = TableSources();
+  const auto shape = std::make_shared<const ModelShape>(ShapeOfFile(file, names.front()));
+  sources.model = [shape, names](const std::string& name) -> Result<ModelShape> {
+    if (std::ranges::find(names, name) != names.end()) return *shape;
+    return ModelShapeByName(name);
+  };
+  return sources;
+}
+
 // Loads while the server already answers, then serves until it is stopped.
 Status LoadAndServe(const GlobalFlags& flags, const ServeFlags& own, const ModelFile& file,
                     const EngineOptions& engine_options) {
   NIBBLE_TRY(server::ServiceOptions options, MakeServiceOptions(flags, own, file.path()));
+  options.plan = PlanSourcesFor(file, options.names);
   if (!IsLoopback(own.http.host) && options.keys.empty()) {
     fmt::print(stderr, "warning: --host {} without --api-key: whoever reaches port {} may ask\n",
                own.http.host, own.http.port);

@@ -12,6 +12,7 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 struct HttpRequest {
   std::string method;   // as sent: "GET"
   std::string path;     // without the query; percent-decoded
+  std::string query;    // behind the '?', as sent
   HttpHeaders headers;  // names in lower case, in order
   std::string body;
   bool version_1_0 = false;
@@ -27,6 +28,9 @@ struct HttpResponse {
   HttpHeaders headers = {};
   std::string body = {};
 };
+
+// "a%20b" as "a b". A wrong escape stays as it is.
+std::string PercentDecode(std::string_view text);
 
 std::string_view HttpReason(int status);  // "Not Found"
 

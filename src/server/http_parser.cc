@@ -1,5 +1,6 @@
 #include "server/http_parser.h"
 
+#include <algorithm>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <optional>
@@ -14,31 +15,16 @@ using RequestParser = http::request_parser<http::string_body>;
 
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-// "http://host/a%20b?c": "/a b". A wrong escape stays as it is.
-std::string PathOf(std::string_view target) {
+// "http://host/a%20b?c": "/a b" and "c".
+void SplitTarget(std::string_view target, HttpRequest& request) {
   if (const size_t scheme = target.find("://"); !target.starts_with('/') && scheme != target.npos) {
     const size_t slash = target.find('/', scheme + 3);
     target = slash == target.npos ? "/" : target.substr(slash);
   }
-  target = target.substr(0, target.find_first_of("?#"));
-  std::string path;
-  for (size_t i = 0; i < target.size(); ++i) {
-    const bool escape = target[i] == '%' && i + 2 < target.size() && HexDigit(target[i + 1]) >= 0 &&
-                        HexDigit(target[i + 2]) >= 0;
-    if (!escape) {
-      path += target[i];
-      continue;
-    }
-    path += static_cast<char>(HexDigit(target[i + 1]) * 16 + HexDigit(target[i + 2]));
-    i += 2;
-  }
-  return path;
+  target = target.substr(0, target.find('#'));
+  const size_t question = std::min(target.find('?'), target.size());
+  request.path = PercentDecode(target.substr(0, question));
+  request.query = target.substr(std::min(question + 1, target.size()));
 }
 
 ApiError ErrorOf(const boost::system::error_code& error, const HttpLimits& limits) {
@@ -82,7 +68,7 @@ struct HttpParser::Impl {
     const auto& message = parser->get();
     has_head = true;
     request.method = std::string(message.method_string());
-    request.path = PathOf(message.target());
+    SplitTarget(message.target(), request);
     request.version_1_0 = message.version() == 10;
     request.keep_alive = message.keep_alive();
     for (const auto& field : message) {

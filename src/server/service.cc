@@ -11,6 +11,7 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "server/page.h"
+#include "server/plan_route.h"
 #include "server/text_routes.h"
 
 namespace nibble::server {
@@ -21,9 +22,11 @@ struct Route {
   bool post = false;
 };
 constexpr std::array kRoutes = {
-    Route{"/health", false},    Route{"/status", false},        Route{"/metrics", false},
-    Route{"/v1/models", false}, Route{"/v1/completions", true}, Route{"/v1/chat/completions", true},
-    Route{"/tokenize", true},   Route{"/detokenize", true},     Route{"/apply-template", true},
+    Route{"/health", false},        Route{"/status", false},
+    Route{"/metrics", false},       Route{"/v1/models", false},
+    Route{"/v1/completions", true}, Route{"/v1/chat/completions", true},
+    Route{"/plan", false},          Route{"/tokenize", true},
+    Route{"/detokenize", true},     Route{"/apply-template", true},
 };
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr double kSampleS = 1;
@@ -194,6 +197,10 @@ HttpResponse Service::Get(const HttpRequest& request) {
     HttpResponse response = PageFile(request.path, request.Header("if-none-match"));
     Decorate(response);
     return response;
+  }
+  if (request.path == "/plan") {
+    const auto plan = AnswerPlan(request.query, options_.plan);
+    return plan ? Reply(*plan) : Refusal(plan.error());
   }
   return Models(request.path);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cost/plan.h"
 #include "engine/engine.h"
 #include "server/access.h"
 #include "server/event_log.h"
@@ -32,6 +33,7 @@ struct ServiceOptions {
   EventLog::Form log = EventLog::Form::kText;
   bool log_prompts = false;
   int workers = 2;
+  PlanSources plan = TableSources();  // what /plan may name
 };
 
 // The OpenAI interface over an engine: what is asked at which path, who may, and what is answered

@@ -33,6 +33,8 @@ constexpr std::string_view kLlama31Rope =
 constexpr std::string_view kLlama32Rope =
     R"(,"rope_scaling":{"rope_type":"llama3","factor":32,"low_freq_factor":1,"high_freq_factor":4,)"
     R"("original_max_position_embeddings":8192})";
+constexpr std::string_view kGemma2 = R"(,"sliding_window":4096,"query_pre_attn_scalar":256)";
+constexpr std::string_view kGemma2Wide = R"(,"sliding_window":4096,"query_pre_attn_scalar":144)";
 constexpr std::string_view kGemma3 =
     R"(,"sliding_window":512,"_sliding_window_pattern":6,"query_pre_attn_scalar":256)";
 
@@ -43,25 +45,46 @@ constexpr NamedShape kShapes[] = {
     {"smollm2-1.7b", "llama", 2048, 8192, 24, 32, 32, 64, 49152, 8192, 130000, true},
     {"smollm3-3b", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, 65536, 5000000, true},
     {"tinyllama-1.1b", "llama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, 10000, false},
+    {"gemma2-2b", "gemma2", 2304, 9216, 26, 8, 4, 256, 256000, 8192, 10000, true, kGemma2},
+    {"gemma2-9b", "gemma2", 3584, 14336, 42, 16, 8, 256, 256000, 8192, 10000, true, kGemma2},
+    {"gemma2-27b", "gemma2", 4608, 36864, 46, 32, 16, 128, 256000, 8192, 10000, true, kGemma2Wide},
     {"gemma3-270m", "gemma3_text", 640, 2048, 18, 4, 1, 256, 262144, 32768, 1000000, true, kGemma3},
     {"gemma3-1b", "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262144, 32768, 1000000, true, kGemma3},
     {"qwen2.5-0.5b", "qwen2", 896, 4864, 24, 14, 2, 64, 151936, 32768, 1000000, true},
     {"qwen2.5-1.5b", "qwen2", 1536, 8960, 28, 12, 2, 128, 151936, 32768, 1000000, true},
     {"qwen2.5-3b", "qwen2", 2048, 11008, 36, 16, 2, 128, 151936, 32768, 1000000, true},
     {"qwen2.5-7b", "qwen2", 3584, 18944, 28, 28, 4, 128, 152064, 32768, 1000000, false},
+    {"qwen2.5-14b", "qwen2", 5120, 13824, 48, 40, 8, 128, 152064, 32768, 1000000, false},
+    {"qwen2.5-32b", "qwen2", 5120, 27648, 64, 40, 8, 128, 152064, 32768, 1000000, false},
+    {"qwen2.5-72b", "qwen2", 8192, 29568, 80, 64, 8, 128, 152064, 32768, 1000000, false},
     {"qwen3-0.6b", "qwen3", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 1000000, true},
     {"qwen3-1.7b", "qwen3", 2048, 6144, 28, 16, 8, 128, 151936, 40960, 1000000, true},
     {"qwen3-4b", "qwen3", 2560, 9728, 36, 32, 8, 128, 151936, 40960, 1000000, true},
     {"qwen3-8b", "qwen3", 4096, 12288, 36, 32, 8, 128, 151936, 40960, 1000000, false},
+    {"qwen3-14b", "qwen3", 5120, 17408, 40, 40, 8, 128, 151936, 40960, 1000000, false},
+    {"qwen3-32b", "qwen3", 5120, 25600, 64, 64, 8, 128, 151936, 40960, 1000000, false},
     {"llama-2-7b", "llama", 4096, 11008, 32, 32, 32, 128, 32000, 4096, 10000, false},
+    {"llama-2-13b", "llama", 5120, 13824, 40, 40, 40, 128, 32000, 4096, 10000, false},
+    {"llama-2-70b", "llama", 8192, 28672, 80, 64, 8, 128, 32000, 4096, 10000, false},
     {"llama-3-8b", "llama", 4096, 14336, 32, 32, 8, 128, 128256, 8192, 500000, false},
+    {"llama-3-70b", "llama", 8192, 28672, 80, 64, 8, 128, 128256, 8192, 500000, false},
     {"llama-3.1-8b", "llama", 4096, 14336, 32, 32, 8, 128, 128256, 131072, 500000, false,
+     kLlama31Rope},
+    {"llama-3.1-70b", "llama", 8192, 28672, 80, 64, 8, 128, 128256, 131072, 500000, false,
+     kLlama31Rope},
+    {"llama-3.1-405b", "llama", 16384, 53248, 126, 128, 8, 128, 128256, 131072, 500000, false,
      kLlama31Rope},
     {"llama-3.2-1b", "llama", 2048, 8192, 16, 32, 8, 64, 128256, 131072, 500000, true,
      kLlama32Rope},
     {"llama-3.2-3b", "llama", 3072, 8192, 28, 24, 8, 128, 128256, 131072, 500000, true,
      kLlama32Rope},
     {"mistral-7b", "mistral", 4096, 14336, 32, 32, 8, 128, 32000, 32768, 10000, false},
+    {"mistral-small-24b", "mistral", 5120, 32768, 40, 32, 8, 128, 131072, 32768, 100000000, false,
+     R"(,"sliding_window":null)"},
+    {"phi-3-mini", "phi3", 3072, 8192, 32, 32, 32, 96, 32064, 4096, 10000, false,
+     R"(,"sliding_window":2047)"},
+    {"phi-3-medium", "phi3", 5120, 17920, 40, 40, 10, 128, 32064, 4096, 10000, false,
+     R"(,"sliding_window":2047)"},
 };
 // clang-format on
 

@@ -29,13 +29,25 @@ int64_t Parameters(const ModelConfig& c) {
 // The numbers are those that the models' pages give.
 TEST(NamedShapes, HaveThePublishedNumberOfParameters) {
   const std::pair<std::string_view, int64_t> published[] = {
-      {"smollm2-135m", 134515008},  {"smollm2-360m", 361821120},    {"smollm2-1.7b", 1711376384},
-      {"smollm3-3b", 3075098624},   {"tinyllama-1.1b", 1100048384}, {"gemma3-270m", 268098176},
-      {"gemma3-1b", 999885952},     {"qwen2.5-0.5b", 494032768},    {"qwen2.5-1.5b", 1543714304},
-      {"qwen2.5-3b", 3085938688},   {"qwen2.5-7b", 7615616512},     {"qwen3-0.6b", 596049920},
-      {"qwen3-1.7b", 1720574976},   {"qwen3-4b", 4022468096},       {"qwen3-8b", 8190735360},
-      {"llama-2-7b", 6738415616},   {"llama-3-8b", 8030261248},     {"llama-3.1-8b", 8030261248},
-      {"llama-3.2-1b", 1235814400}, {"llama-3.2-3b", 3212749824},   {"mistral-7b", 7241732096}};
+      {"smollm2-135m", 134515008},       {"smollm2-360m", 361821120},
+      {"smollm2-1.7b", 1711376384},      {"smollm3-3b", 3075098624},
+      {"tinyllama-1.1b", 1100048384},    {"gemma3-270m", 268098176},
+      {"gemma3-1b", 999885952},          {"qwen2.5-0.5b", 494032768},
+      {"qwen2.5-1.5b", 1543714304},      {"qwen2.5-3b", 3085938688},
+      {"qwen2.5-7b", 7615616512},        {"qwen3-0.6b", 596049920},
+      {"qwen3-1.7b", 1720574976},        {"qwen3-4b", 4022468096},
+      {"qwen3-8b", 8190735360},          {"llama-2-7b", 6738415616},
+      {"llama-3-8b", 8030261248},        {"llama-3.1-8b", 8030261248},
+      {"llama-3.2-1b", 1235814400},      {"llama-3.2-3b", 3212749824},
+      {"mistral-7b", 7241732096},        {"llama-2-13b", 13015864320},
+      {"llama-2-70b", 68976648192},      {"llama-3-70b", 70553706496},
+      {"llama-3.1-70b", 70553706496},    {"llama-3.1-405b", 405853388800},
+      {"qwen2.5-14b", 14770033664},      {"qwen2.5-32b", 32763876352},
+      {"qwen2.5-72b", 72706203648},      {"qwen3-14b", 14768307200},
+      {"qwen3-32b", 32762123264},        {"gemma2-2b", 2614341888},
+      {"gemma2-9b", 9241705984},         {"gemma2-27b", 27227128320},
+      {"phi-3-mini", 3821079552},        {"phi-3-medium", 13960238080},
+      {"mistral-small-24b", 23572403200}};
   std::set<std::string_view> checked;
   for (const auto& [name, parameters] : published) {
     auto text = ShapeByName(name);

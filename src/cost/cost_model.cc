@@ -1,0 +1,125 @@
+#include "cost/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nibble {
+
+double ExpertsRead(int experts, int per_token, int batch) {
+  if (experts == 0) return 0;
+  return 1 - std::pow(1 - static_cast<double>(per_token) / experts, batch);
+}
+
+Result<CostModel> CostModel::Create(const Setup& setup, const WeightFormat& weights,
+                                    const KvChoice& kv) {
+  const ModelShape& shape = setup.shape;
+  if (!weights.mix && !shape.has_file) {
+    return BadInput(
+        "'own': {} is a shape without a file, so its weights have no format of their "
+        "own",
+        shape.name);
+  }
+  if (setup.devices > 1 && setup.device.link.value <= 0) {
+    return BadInput(
+        "{} devices: nothing is known of a link between two of {}; a SPEC.json with "
+        "link_bandwidth says it",
+        setup.devices, setup.device.name);
+  }
+  NIBBLE_TRY(KvCost kv_cost, KvCost::Create(shape, kv, setup.counting));
+  CostModel model(std::move(kv_cost), setup.device);
+  model.devices_ = setup.devices;
+  // A KV head lives on one device at least, so more devices than heads keep copies.
+  model.kv_copies_ = std::max(1.0, static_cast<double>(setup.devices) / shape.config.kv_heads);
+  const bool wide = setup.counting == Counting::kNominal || setup.weight_only;
+  model.peak_ = setup.device.Peak(wide ? Arithmetic::kBf16 : weights.arithmetic);
+  std::optional<Bytes> table_row;
+  for (const WeightGroup& group : shape.groups) {
+    const Bytes bytes = BytesOf(group, weights, setup.counting);
+    model.stored_ += bytes;
+    const Flops flops(2 * group.weights);
+    if (group.use == WeightUse::kEveryStep) model.every_step_ += bytes;
+    if (group.use == WeightUse::kEveryStep) model.dense_flops_ += flops;
+    if (group.use == WeightUse::kExpert) model.experts_ += bytes;
+    if (group.use == WeightUse::kExpert) model.expert_flops_ += flops;
+    const bool table =
+        group.use == WeightUse::kLookup || (group.place.role == TensorRole::kOutput && !table_row);
+    if (table && group.weights > 0) {
+      table_row = bytes * (shape.config.width / group.weights);
+    }
+  }
+  // d·w; a bare number of parameters has no tables.
+  model.embedding_row_ =
+      table_row.value_or(model.stored_ * shape.config.width / std::max(1.0, shape.TotalWeights()));
+  model.experts_count_ = shape.experts;
+  model.experts_per_token_ = shape.experts_per_token;
+  model.attention_per_key_ = shape.attention_per_key;
+  for (const LayerConfig& layer : shape.config.layers) model.windows_.push_back(layer.window);
+  model.hidden_row_ = Bytes(2.0 * shape.config.width);
+  return model;
+}
+
+DecodeCost CostModel::Decode(const DecodePoint& point) const {
+  const double batch = point.batch;
+  const double chosen =
+      experts_count_ == 0 ? 0 : static_cast<double>(experts_per_token_) / experts_count_;
+  DecodeCost cost;
+  cost.weights = every_step_ + embedding_row_ * batch +
+                 experts_ * ExpertsRead(experts_count_, experts_per_token_, point.batch);
+  cost.kv = kv_.Read(point.context) * (batch * kv_copies_);
+  double keys = 0;
+  for (const int window : windows_) {
+    keys += window == 0 ? point.context + 1 : std::min(point.context + 1, window);
+  }
+  cost.flops = (dense_flops_ + expert_flops_ * chosen + attention_per_key_ * keys) * batch;
+  cost.memory_time = cost.bytes() / devices_ / device_.Bandwidth();
+  cost.compute_time = cost.flops / devices_ / peak_;
+  if (devices_ > 1) {
+    // Two all-reduces a layer; a ring sends 2 (N − 1) / N of the data over each link.
+    const Bytes sent = hidden_row_ * (batch * 2 * (devices_ - 1) / devices_);
+    cost.communication_time =
+        (sent / device_.link + device_.link_latency) * (2.0 * static_cast<double>(windows_.size()));
+  }
+  cost.overhead = device_.overhead;
+  cost.bound = cost.compute_time > cost.memory_time ? Bound::kCompute : Bound::kMemory;
+  cost.step =
+      std::max(cost.memory_time, cost.compute_time) + cost.communication_time + cost.overhead;
+  return cost;
+}
+
+MemoryCost CostModel::Memory(const DecodePoint& point) const {
+  return {.weights = stored_,
+          .kv = kv_.Held(point.context + 1) * (point.batch * kv_copies_),
+          .device = device_.memory * devices_};
+}
+
+int CostModel::MaxBatch(int context) const {
+  const Bytes left = device_.memory * devices_ - stored_;
+  if (left.value < 0) return 0;
+  const double most = left / (kv_.Held(context + 1) * kv_copies_);
+  return static_cast<int>(std::min(most, static_cast<double>(kMostBatch)));
+}
+
+std::optional<int> CostModel::MaxContext(int batch) const {
+  const auto fits = [&](int context) {
+    return Memory({.batch = batch, .context = context}).fits();
+  };
+  if (!fits(0)) return std::nullopt;
+  int least = 0, most = kMostContext;
+  while (least < most) {
+    const int middle = most - (most - least) / 2;
+    if (fits(middle)) {
+      least = middle;
+    } else {
+      most = middle - 1;
+    }
+  }
+  return least;
+}
+
+std::optional<Tokens> CostModel::Crossover(int batch) const {
+  DecodePoint point{.batch = batch, .context = 0};
+  const Bytes weights = Decode(point).weights - embedding_row_ * batch;
+  return kv_.Crossover(weights / kv_copies_, batch);
+}
+
+}  // namespace nibble
