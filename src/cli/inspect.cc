@@ -11,12 +11,11 @@
 #include "cli/outliers.h"
 #include "cli/output.h"
 #include "cli/session.h"
-#include "container/gguf.h"
 #include "container/hf_linear.h"
 #include "engine/model_tokenizer.h"
 #include "kv/storage/kv_storage.h"
 #include "model/config/model_file.h"
-#include "quantize/gguf_output.h"
+#include "quantize/card.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nibble::cli {
@@ -79,24 +78,9 @@ void LoadTokenizerOf(Inspection& inspection) {
   }
 }
 
-// The text of the card: metadata of a GGUF file, a file of its own beside a folder's weights.
-std::optional<std::string> CardText(const ModelFile& file) {
-  if (file.gguf() != nullptr) {
-    const auto text = file.gguf()->GetString(kCardKey);
-    return text ? std::optional<std::string>(*text) : std::nullopt;
-  }
-  std::error_code ignored;
-  const auto folder =
-      std::filesystem::is_directory(file.path(), ignored) ? file.path() : file.path().parent_path();
-  constexpr size_t kMostBytes = size_t{1} << 20;
-  if (!std::filesystem::is_regular_file(folder / kFolderCard, ignored)) return std::nullopt;
-  const auto text = ReadTextFile((folder / kFolderCard).string(), kMostBytes);
-  return text ? std::optional<std::string>(*text) : std::nullopt;
-}
-
 // What a model that nibble quantised says about itself; null for others.
 Json CardOf(const ModelFile& file) {
-  const auto text = CardText(file);
+  const auto text = StoredCard(file);
   if (!text) return nullptr;
   Json card = Json::parse(*text, nullptr, false);
   return card.is_object() ? card : Json(nullptr);

@@ -10,6 +10,7 @@
 #include "cli/prompt.h"
 #include "cli/serving_flags.h"
 #include "cli/session.h"
+#include "fetch/store.h"
 #include "model/config/model_file.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -27,6 +28,7 @@ struct ServeFlags {
   std::string key_file;
   std::vector<std::string> aliases;
   std::string chat_template;
+  std::string model_dir;
   std::string cors;
   std::string metrics_prefix = "nibble";
   std::string max_body = "10MB";
@@ -71,6 +73,7 @@ Result<server::ServiceOptions> MakeServiceOptions(const GlobalFlags& flags, cons
                     .max_stops = static_cast<size_t>(own.max_stops),
                     .max_logit_bias = static_cast<size_t>(own.max_logit_bias)};
   options.seed = flags.seed;
+  options.model_dir = own.model_dir.empty() ? ModelStore() : std::filesystem::path(own.model_dir);
   options.cors_origin = own.cors;
   options.metrics_prefix = own.metrics_prefix;
   options.max_queued_tokens = own.max_queued_tokens;
@@ -136,6 +139,7 @@ Status LoadAndServe(const GlobalFlags& flags, const ServeFlags& own, const Model
   }
   NIBBLE_TRY(const EnginePlan plan, Engine::Plan(file, engine_options));
   if (!flags.quiet) fmt::print(stderr, "{}\n", plan.Describe());
+  options.file = &file;
   server::Service service(std::move(options));
   NIBBLE_TRY(const auto http, server::HttpServer::Listen(own.http, service));
   service.SetPlan(plan);
@@ -262,6 +266,10 @@ void AddServeCommand(const CommandContext& context) {
   command->add_option("MODEL", own->model, "Model file, folder or name (pulled if not on disk)")
       ->required();
   command->add_option("--chat-template", own->chat_template, "Jinja file in place of the model's");
+  command
+      ->add_option("--model-dir", own->model_dir,
+                   "Folder whose models the page compares; default: where pull puts them")
+      ->check(CLI::ExistingDirectory);
   AddServingFlags(*command, own->serving, "Batching");
   AddAccessFlags(*command, *own);
   AddLimitFlags(*command, *own);

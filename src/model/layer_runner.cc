@@ -81,6 +81,7 @@ class LayerRunner::Impl : public PackedDecoder {
   void ReplaceOutput(std::function<void(int, float*)> read) { output_ = std::move(read); }
 
   size_t bytes() const { return workspace_bytes_ + pages_.size(); }
+  AttentionInputs LastAttention() const { return {.q = Query(), .k = Key(), .v = Value()}; }
   PackedLayer& layer() { return weights_.layers[static_cast<size_t>(layer_)]; }
   LayerVectors& vectors() { return vectors_; }
 
@@ -378,6 +379,7 @@ void LayerRunner::ReplaceBias(Linear linear, std::span<const float> bias) {
 MatrixView<const float> LayerRunner::Input(LayerStage stage, const LayerSequence& sequence) {
   return impl_->Input(stage, sequence);
 }
+LayerRunner::AttentionInputs LayerRunner::LastAttention() const { return impl_->LastAttention(); }
 void LayerRunner::Finish(const LayerSequence& sequence) { impl_->Finish(sequence); }
 void LayerRunner::ReplaceOutput(std::function<void(int row, float* to)> read) {
   impl_->ReplaceOutput(std::move(read));

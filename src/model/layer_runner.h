@@ -69,6 +69,12 @@ class LayerRunner {
   //   kDown    the gate of gate_up
   // kGateUp once per layer and sequence; the others may be asked again.
   MatrixView<const float> Input(LayerStage stage, const LayerSequence& sequence);
+  // [tokens][heads · head_dim] and twice [tokens][kv_heads · head_dim]: what attention worked on,
+  // queries and keys normed and rotated. Behind Input(kOutput), until the next call.
+  struct AttentionInputs {
+    MatrixView<const float> q, k, v;
+  };
+  AttentionInputs LastAttention() const;
   // hidden += down(gate of gate_up): the input of the next layer.
   void Finish(const LayerSequence& sequence);
 

@@ -1,6 +1,12 @@
 #include "quantize/card.h"
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "container/gguf.h"
+#include "model/config/model_file.h"
+#include "quantize/gguf_output.h"
 
 namespace nibble {
 namespace {
@@ -68,6 +74,25 @@ std::string CardJson(const Card& card) {
   out["peak_resident_bytes"] = card.peak_resident_bytes;
   out["seconds"] = card.seconds;
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<std::string> StoredCard(const ModelFile& file) {
+  if (file.gguf() != nullptr) {
+    const auto text = file.gguf()->GetString(kCardKey);
+    return text ? std::optional<std::string>(*text) : std::nullopt;
+  }
+  std::error_code ignored;
+  const auto folder =
+      std::filesystem::is_directory(file.path(), ignored) ? file.path() : file.path().parent_path();
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  const auto path = folder / kFolderCard;
+  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  std::string text(kMostBytes + 1, '\0');
+  std::ifstream in(path, std::ios::binary);
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.empty() || text.size() > kMostBytes) return std::nullopt;
+  return text;
 }
 
 }  // namespace nibble

@@ -7,6 +7,8 @@
 
 namespace nibble {
 
+class ModelFile;
+
 // What a quantised model lost against its source on one text, and how fast both are here.
 struct CardQuality {
   std::string text;  // file name, or "built-in"
@@ -68,5 +70,9 @@ struct Card {
 };
 
 std::string CardJson(const Card& card);
+
+// The card of a model as it is stored: metadata of a GGUF file, a file of its own beside a folder's
+// weights. Nothing: it has none.
+std::optional<std::string> StoredCard(const ModelFile& file);
 
 }  // namespace nibble

@@ -10,6 +10,8 @@
 #include "base/split_mix.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "server/cards.h"
+#include "server/learn.h"
 #include "server/page.h"
 #include "server/plan_route.h"
 #include "server/text_routes.h"
@@ -22,11 +24,19 @@ struct Route {
   bool post = false;
 };
 constexpr std::array kRoutes = {
-    Route{"/health", false},        Route{"/status", false},
-    Route{"/metrics", false},       Route{"/v1/models", false},
-    Route{"/v1/completions", true}, Route{"/v1/chat/completions", true},
-    Route{"/plan", false},          Route{"/tokenize", true},
-    Route{"/detokenize", true},     Route{"/apply-template", true},
+    Route{"/health", false},
+    Route{"/status", false},
+    Route{"/metrics", false},
+    Route{"/v1/models", false},
+    Route{"/v1/completions", true},
+    Route{"/v1/chat/completions", true},
+    Route{"/plan", false},
+    Route{"/tokenize", true},
+    Route{"/detokenize", true},
+    Route{"/apply-template", true},
+    Route{"/cards", false},
+    Route{"/learn/weights", false},
+    Route{"/learn/attention", false},
 };
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr double kSampleS = 1;
@@ -39,6 +49,9 @@ std::optional<Route> FindRoute(std::string_view path) {
   if (found == kRoutes.end()) return std::nullopt;
   return *found;
 }
+
+// What opens files or computes.
+bool IsSlow(std::string_view path) { return path == "/cards" || path.starts_with("/learn/"); }
 
 std::string_view MethodsOf(const Route& route) {
   return route.post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
@@ -323,9 +336,47 @@ struct Service::Asked {
   JobHost host;
 };
 
+// A responder that gives itself back on the I/O thread, wherever its last copy is dropped.
+std::shared_ptr<Responder> Service::Handed(HttpServer* server,
+                                           std::shared_ptr<Responder> responder) {
+  Responder* raw = responder.get();
+  return {raw, [server, own = std::move(responder)](Responder*) mutable {
+            server->Post([own = std::move(own)] {});
+          }};
+}
+
+ApiResult<Json> Service::Learn(const std::string& path) const {
+  auto json = path == "/learn/weights" ? WeightRowJson(*options_.file)
+                                       : AttentionJson(*options_.file, engine_->tokenizer());
+  if (!json) return std::unexpected(ApiErrorOf(json.error()));
+  return *std::move(json);
+}
+
+void Service::AnswerLater(const std::string& path, std::shared_ptr<Responder> responder) {
+  if (path != "/cards") {
+    if (const auto error = NotReady()) return SendError(*responder, *error, path);
+  }
+  const auto handed = Handed(server_, std::move(responder));
+  ++asked_;
+  workers_->Add([this, path, handed] {
+    auto json = path == "/cards" ? ApiResult<Json>(CardsJson(options_.model_dir)) : Learn(path);
+    server_->Post([this, json = std::move(json), handed, path] {
+      --asked_;
+      if (json) {
+        handed->Send(Reply(*json));
+      } else {
+        SendError(*handed, json.error(), path);
+      }
+    });
+  });
+}
+
 void Service::Handle(HttpRequest request, std::shared_ptr<Responder> responder) {
   if (request.method == "OPTIONS") return responder->Send(Options(request));
   const auto route = FindRoute(request.path);
+  if (route && !route->post && IsSlow(request.path)) {
+    return AnswerLater(request.path, std::move(responder));
+  }
   if (!route || !route->post) return responder->Send(Get(request));
   if (const auto error = NotReady()) return SendError(*responder, *error, request.path);
   auto asked = std::make_shared<Asked>();
@@ -353,11 +404,7 @@ void Service::Handle(HttpRequest request, std::shared_ptr<Responder> responder) 
                        std::erase_if(jobs_, [&](const auto& one) { return one.get() == job; });
                      }};
   asked->http = std::move(request);
-  Responder* raw = responder.get();
-  asked->responder = std::shared_ptr<Responder>(
-      raw, [server = server_, own = std::move(responder)](Responder*) mutable {
-        server->Post([own = std::move(own)] {});
-      });
+  asked->responder = Handed(server_, std::move(responder));
   ++asked_;
   workers_->Add([this, asked] { Answer(*asked); });
 }

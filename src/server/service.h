@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,6 +19,10 @@
 #include "server/workers.h"
 #include "tokenizer/chat_template.h"
 
+namespace nibble {
+class ModelFile;
+}
+
 namespace nibble::server {
 
 struct ServiceOptions {
@@ -32,6 +37,8 @@ struct ServiceOptions {
   double drain_s = 30;    // after the first signal
   EventLog::Form log = EventLog::Form::kText;
   bool log_prompts = false;
+  const ModelFile* file = nullptr;  // of the model, for /learn; outlives the service
+  std::filesystem::path model_dir;  // whose cards /cards tells
   int workers = 2;
   PlanSources plan = TableSources();  // what /plan may name
 };
@@ -80,6 +87,12 @@ class Service : public HttpHandler {
   ApiResult<Json> Transform(const Asked& asked) const;
   ApiResult<std::shared_ptr<GenerationJob>> MakeJob(Asked& asked) const;
   void Answer(Asked& asked);
+
+  // For GET: on a worker, what takes longer than a moment.
+  void AnswerLater(const std::string& path, std::shared_ptr<Responder> responder);
+  ApiResult<Json> Learn(const std::string& path) const;
+  static std::shared_ptr<Responder> Handed(HttpServer* server,
+                                           std::shared_ptr<Responder> responder);
 
   void Begin(const std::shared_ptr<GenerationJob>& job);
   void SendError(Responder& responder, ApiError error, const std::string& path);

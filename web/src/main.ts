@@ -2,7 +2,9 @@
 import { fill, h, icon, iconButton } from "./dom";
 import { chatView } from "./chat/view";
 import { liveView } from "./live";
+import { learnView } from "./learn/view";
 import { plannerView } from "./planner";
+import { qualityView } from "./quality";
 import { watchStatus } from "./status";
 
 // A view puts itself into an element and gives what takes it down again.
@@ -12,6 +14,8 @@ const views: { id: string; name: string; icon: string; view: View }[] = [
   { id: "chat", name: "Chat", icon: "chat", view: chatView },
   { id: "live", name: "Live", icon: "live", view: liveView },
   { id: "planner", name: "Planner", icon: "plan", view: plannerView },
+  { id: "quality", name: "Quality", icon: "cards", view: qualityView },
+  { id: "learn", name: "Learn", icon: "learn", view: learnView },
 ];
 
 const themes = ["auto", "light", "dark"] as const;

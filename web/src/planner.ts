@@ -47,6 +47,9 @@ const size = (value: number): string => value >= 1e9 ? `${(value / 1e9).toFixed(
 const milliseconds = (value: number, digits = 2): string =>
   value >= 1 ? `${precise(value, 3)} s` : `${(value * 1000).toFixed(digits)} ms`;
 const tokens = (value: number): string => value >= 100 ? String(Math.round(value)) : precise(value, 3);
+// "a, b" as "A, b."
+const sentence = (text: string): string =>
+  text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 const whole = (value: number): string => value % 1e9 === 0 ? `${value / 1e9} GB` : size(value);
 
 // A slider whose positions are equal factors apart, and the number itself.
@@ -114,7 +117,7 @@ function bytesBar(row: Row): HTMLElement {
     h("i", { class: "weights", style: { flex: String(row.weight_bytes / total) } },
       row.weight_bytes / total > 0.16 ? h("span", {}, `weights ${percent(row.weight_bytes)}`) : null),
     h("i", { class: "kv", style: { flex: String(row.kv_bytes / total) } },
-      row.kv_bytes / total > 0.16 ? h("span", {}, `KV cache ${percent(row.kv_bytes)}`) : null));
+      row.kv_bytes / total > 0.16 ? h("span", {}, `KV ${percent(row.kv_bytes)}`) : null));
 }
 
 function pairBars(pairs: Row[], now: Case, choose: (row: Row) => void): HTMLElement {
@@ -148,7 +151,7 @@ function drawAnswer(root: HTMLElement, plan: PlanAnswer, now: Case, choose: (row
         figure("Tokens / s", tokens(row.tok_s), `${gain} BF16; was ${tokens(row.was.tok_s)}`, "")),
       h("p", { class: `memory-sum ${row.fits ? "fits" : "too-much"}` }, `Memory: ${sum}: `,
         h("strong", {}, row.fits ? "fits" : "does not fit"), "."),
-      h("p", { class: "hint" }, row.why, row.max_context > 0 ? ` At this context at most ${count(row.max_batch)} sequences fit; ` +
+      h("p", { class: "hint" }, sentence(row.why), row.max_context > 0 ? ` At this context at most ${count(row.max_batch)} sequences fit; ` +
         `with this batch at most ${count(row.max_context)} tokens each.` : "")),
     h("section", { class: "card", "aria-label": "Format pairs" },
       h("h3", {}, "Six pairs of formats, the same batch and context"), pairBars(plan.pairs, now, choose),
@@ -157,7 +160,7 @@ function drawAnswer(root: HTMLElement, plan: PlanAnswer, now: Case, choose: (row
           `about ${count(Number(plan.crossover_tokens.toPrecision(3)))} tokens of context in all.` : ""))),
     h("section", { class: "card prose-card", "aria-label": "What is not modelled" },
       h("h3", {}, "What is not modelled"), h("ul", {}, plan.left_out.map((one) => h("li", {}, one))),
-      h("p", { class: "hint" }, `${plan.counting_text} ${plan.device.description}.`)),
+      h("p", { class: "hint" }, `${sentence(plan.counting_text)} ${plan.device.name}: ${sentence(plan.device.description)}`)),
     h("div", {}, h("p", { class: "hint above" }, "The same figures in a terminal:"), command(
       `nibble plan --model ${now.model} --device ${now.device} --devices ${now.devices} --weights ${now.weights} ` +
       `--kv ${now.kv} --batch ${now.batch} --context ${now.context}`)));

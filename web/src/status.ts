@@ -4,9 +4,7 @@ import { getJson } from "./api";
 export interface Percentiles { count: number; p50: number; p90: number; p99: number }
 export interface Span { request: number; choice: number; first: number; rows: number; answer: boolean }
 export interface Step {
-  number: number; begin_s: number; seconds: number; rows: number; sampled: number;
-  admitted: number; preempted: number; cancelled: number; running: number; waiting: number;
-  weight_bytes: number; kv_bytes: number; spans: Span[];
+  step: number; seconds: number; rows: number; weight_bytes: number; kv_bytes: number; spans: Span[];
 }
 export interface Status {
   status: "ok" | "loading" | "draining";
@@ -21,7 +19,7 @@ export interface Status {
   };
   kv?: { pages_used: number; pages_cached: number; pages_peak: number; pages_total: number;
     touched_bytes: number };
-  steps?: Step[];
+  steps?: Step[]; // the last few
   latency: { window_s: number; ttft_s: Percentiles; itl_s: Percentiles };
   queue: { requests: number; prompt_tokens: number; finished_per_s: number; tokens_per_s: number };
   http: { connections: number };
@@ -37,9 +35,26 @@ const listeners = new Map<Listener, number>();
 let timer = 0;
 let latest: Heard | null = null;
 
+// The steps that were told of since the page was opened, oldest first. Where more ran between two
+// answers than an answer holds, some are missing.
+let told: Step[] = [];
+const kept = 192;
+
+function keepSteps(steps: Step[]): void {
+  const last = told[told.length - 1]?.step ?? 0;
+  const newest = steps[steps.length - 1]?.step ?? 0;
+  if (newest < last) told = []; // another server
+  told = [...told, ...steps.filter((one) => told.length === 0 || one.step > last)].slice(-kept);
+}
+
 async function ask(): Promise<void> {
   try {
-    latest = { status: await getJson<Status>("/status"), at: performance.now() / 1000 };
+    const status = await getJson<Status>("/status");
+    if (status.steps) {
+      keepSteps(status.steps);
+      status.steps = told;
+    }
+    latest = { status, at: performance.now() / 1000 };
   } catch (error) {
     latest = { error: error as Error };
   }

@@ -20,13 +20,13 @@ export function batchStrip(step: Step): HTMLElement {
   const answers = step.spans.filter((one) => one.answer).length;
   const prompts = step.spans.length - answers;
   return h("div", { class: "batch" },
-    h("div", { class: "strip", role: "img", "aria-label": `Step ${step.number}: ${step.spans.map(spanText).join("; ")}` },
+    h("div", { class: "strip", role: "img", "aria-label": `Step ${step.step}: ${step.spans.map(spanText).join("; ")}` },
       step.spans.map((span) => h("i", {
         class: `${colourOf(span)} ${span.answer ? "answer" : "prompt"}`, title: spanText(span),
         // A long prompt must not hide the answers beside it.
         style: { flex: `${Math.max(1, Math.sqrt(span.rows) * 1.6)} 1 0` } },
       span.rows > 1 ? h("span", {}, count(span.rows)) : null))),
-    h("p", { class: "hint" }, `Step ${count(step.number)}: ${answers} ${answers === 1 ? "answer" : "answers"} with one token each` +
+    h("p", { class: "hint" }, `Step ${count(step.step)}: ${answers} ${answers === 1 ? "answer" : "answers"} with one token each` +
       (prompts > 0 ? ` and ${prompts} ${prompts === 1 ? "piece" : "pieces"} of prompts (striped)` : "") +
       `, ${count(step.rows)} ${step.rows === 1 ? "row" : "rows"} in ${seconds(step.seconds)}: ${bytes(step.weight_bytes)} of weights and ` +
       `${bytes(step.kv_bytes)} of KV read.`));
@@ -49,7 +49,7 @@ export function stepHistory(steps: Step[]): HTMLElement {
       y -= tallness;
       svg.append(s("rect", { x: (96 - shown.length + i) * each + 0.75, y: y + 0.5, width: each - 1.5,
         height: Math.max(1, tallness - 1), class: `${colourOf(span)} ${span.answer ? "answer" : "prompt"}` },
-      s("title", {}, `step ${step.number}, ${spanText(span)}`)));
+      s("title", {}, `step ${step.step}, ${spanText(span)}`)));
     }
   });
   return h("div", {}, h("div", { class: "history-frame" }, svg),

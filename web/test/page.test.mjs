@@ -196,3 +196,64 @@ test("Live shows what ran", async () => {
   assert.deepEqual(wrong, []);
   await close();
 });
+
+test("the planner opens on the document's case, with its figures", async () => {
+  const { page, wrong, close } = await openPage(browser, server.url);
+  await page.goto(`${server.url}/#/planner`);
+  await page.getByText("Where the bytes of one decode step go").waitFor();
+  const text = await page.locator(".planner-answer").innerText();
+  for (const figure of ["15.01 GB", "8.59 GB", "9.31 ms", "1719", "1.00×", "memory-bound", "about 115,000 tokens",
+    "16.06 GB of weights + 8.59 GB of cache = 24.65 GB of 80 GB: fits"]) assert.ok(text.includes(figure), figure);
+  assert.deepEqual(await page.locator(".pair-time").allInnerTexts(), ["9.3 ms", "7.7 ms", "6.5 ms", "4.9 ms", "5.1 ms", "3.5 ms"]);
+  await page.getByRole("spinbutton", { name: "Batch" }).fill("1");
+  await page.getByRole("spinbutton", { name: "Context per sequence" }).fill("2048");
+  await page.keyboard.press("Enter");
+  await page.getByText("6.20 ms").first().waitFor();
+  await page.getByRole("button", { name: /Weights int8, KV bf16/ }).click();
+  await page.getByText("3.40 ms").first().waitFor();
+  assert.match(page.url(), /weights=int8/); // an address that can be sent to somebody
+  await page.reload();
+  await page.getByText("3.40 ms").first().waitFor();
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("Quality shows cards, and how to get one", async () => {
+  const { page, wrong, close } = await openPage(browser, server.url);
+  const models = [["fast", 90, 0.02], ["near", 60, 0.005], ["beaten", 50, 0.03]].map(([name, speed, kld]) => ({
+    name, path: name, architecture: "llama", parameters: 1e8, file_bytes: 1e8, weight_bytes: 1e8, bits_per_weight: 8,
+    card: { source: { name: "f16" }, recipe: { to: name, method: "rtn", parameters: "" },
+      quality: { text: "t", tokens: 1000, ppl: 20, ppl_se: 1, ppl_source: 19, kld, kld_se: kld / 10, top1: 0.9, top1_se: 0.01, verdict: "close" },
+      speed: { prefill_tok_s: 500, decode_tok_s: speed } } }));
+  await page.goto(`${server.url}/#/quality`);
+  await page.locator(".model-card", { hasText: "shakespeare" }).waitFor();
+  assert.match(await page.locator(".empty .command").last().innerText(), /^nibble quantize /);
+  await page.route("**/cards", (route) => route.fulfill({ json: { folder: "f", models } }));
+  await page.reload();
+  await page.locator("svg.scatter").waitFor();
+  assert.deepEqual(await page.locator("circle.best title").allTextContents(), ["fast", "near"]); // the Pareto front
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("Learn steps through real numbers", async () => {
+  const { page, wrong, close } = await openPage(browser, server.url);
+  await page.goto(`${server.url}/#/learn`);
+  const weights = page.locator("section", { hasText: "Weights snapping" });
+  const row = await (await fetch(`${server.url}/learn/weights`)).json();
+  await weights.locator("circle.weight").first().waitFor();
+  assert.equal(await weights.locator("circle.weight").count(), row.values.length);
+  const story = () => weights.locator(".story").innerText();
+  const before = Number(/([\d.]+)%/.exec(await story())[1]);
+  await weights.getByLabel("Outlier, times its own size").fill("4");
+  const after = Number(/([\d.]+)%/.exec(await story())[1]);
+  assert.ok(after > before, `${before}% to ${after}%`);
+  const attention = page.locator("section", { hasText: "a tile at a time" });
+  await attention.locator("rect.score").first().waitFor();
+  const steps = await attention.getByLabel("Step of the tiles").getAttribute("max");
+  for (let i = 0; i < Number(steps); ++i) await attention.getByRole("button", { name: "Step on in the tiles" }).click();
+  const [ours, engine] = (await attention.locator(".story b").allInnerTexts()).map(Number);
+  assert.ok(Math.abs(ours / engine - 1) < 1e-3, `${ours} and ${engine}`);
+  assert.deepEqual(wrong, []);
+  await close();
+});
