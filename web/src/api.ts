@@ -79,11 +79,12 @@ export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T>
 }
 
 // The data of server-sent events until [DONE]. An error inside the stream is thrown.
-export async function* postStream(path: string, body: unknown, signal: AbortSignal):
-    AsyncGenerator<any> {
+export async function* postStream(path: string, body: unknown, signal: AbortSignal,
+  head: (headers: Headers) => void): AsyncGenerator<any> {
   const response = await call(path, { method: "POST", body: JSON.stringify(body), signal,
     headers: { "Content-Type": "application/json" } });
   if (!response.ok || !response.body) throw await failure(response);
+  head(response.headers);
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
   let text = "";

@@ -17,12 +17,12 @@ interface Options {
   title: string;
   format(value: number): string;
   stacked?: boolean;
-  span_s: number;
+  span_s: number; // at most
+  height?: number;
   empty: string;
 }
 
 const margin = { left: 58, right: 8, top: 10, bottom: 22 };
-const height = 168;
 
 // 1, 2 or 5 times a power of ten, not below the largest value.
 export function niceTop(value: number): number {
@@ -59,6 +59,7 @@ function areaOf(upper: ([number, number] | null)[], lower: [number, number][]): 
 }
 
 export function makeChart(options: Options): Chart {
+  const height = options.height ?? 168;
   const frame = h("div", { class: "chart-frame" });
   const legend = h("ul", { class: "legend" });
   const element = h("figure", { class: "card chart" },
@@ -66,6 +67,7 @@ export function makeChart(options: Options): Chart {
   let times: number[] = [];
   let series: Series[] = [];
   let hover: number | null = null;
+  let lastSpan = options.span_s;
 
   const drawLegend = (): void => fill(legend, series.map((one) => {
     const at = hover ?? one.values.length - 1;
@@ -83,13 +85,15 @@ export function makeChart(options: Options): Chart {
       return;
     }
     const end = times[times.length - 1] ?? 0;
+    const span = [30, 60].find((one) => end - times[0]! <= one && one <= options.span_s) ?? options.span_s;
+    lastSpan = span;
     const totals = times.map((_, i) => {
       const all = series.map((one) => one.values[i] ?? 0);
       return options.stacked ? all.reduce((a, b) => a + b, 0) : Math.max(...all);
     });
     const top = niceTop(Math.max(...totals) * 1.02);
     const x = (time: number): number =>
-      width - margin.right - (end - time) / options.span_s * (width - margin.left - margin.right);
+      width - margin.right - (end - time) / span * (width - margin.left - margin.right);
     const y = (value: number): number =>
       height - margin.bottom - value / top * (height - margin.top - margin.bottom);
     const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
@@ -101,9 +105,9 @@ export function makeChart(options: Options): Chart {
       svg.append(s("line", { x1: margin.left, x2: width - margin.right, y1: y(top * share), y2: y(top * share), class: "grid" }),
         s("text", { x: margin.left - 8, y: y(top * share) + 4, class: "axis", "text-anchor": "end" }, axisText(options.format(top * share))));
     }
-    for (const back of [options.span_s, options.span_s / 2, 0]) {
+    for (const back of [span, span / 2, 0]) {
       svg.append(s("text", { x: x(end - back), y: height - 5, class: "axis",
-        "text-anchor": back === 0 ? "end" : back === options.span_s ? "start" : "middle" },
+        "text-anchor": back === 0 ? "end" : back === span ? "start" : "middle" },
       back === 0 ? "now" : `−${back} s`));
     }
     const base = times.map(() => 0);
@@ -125,7 +129,7 @@ export function makeChart(options: Options): Chart {
     svg.addEventListener("pointermove", (event) => {
       const box = svg.getBoundingClientRect();
       const time = end - (width - margin.right - ((event as PointerEvent).clientX - box.left)) /
-        (width - margin.left - margin.right) * options.span_s;
+        (width - margin.left - margin.right) * lastSpan;
       let best = 0;
       times.forEach((one, i) => { if (Math.abs(one - time) < Math.abs(times[best]! - time)) best = i; });
       if (hover !== best) {

@@ -132,7 +132,7 @@ export function liveView(root: HTMLElement): () => void {
   const rate = makeChart({ title: "Throughput", format: (value) => `${precise(value)}/s`, span_s: spanS, empty });
   const between = makeChart({ title: "Between tokens", format: (value) => seconds(value), span_s: spanS, empty });
   const first = makeChart({ title: "First token", format: (value) => seconds(value), span_s: spanS, empty });
-  const read = makeChart({ title: "Bytes read per step", format: (value) => bytes(value, 3), stacked: true, span_s: spanS, empty });
+  const read = makeChart({ title: "Bytes read per step", format: (value) => bytes(value, 3), stacked: true, span_s: spanS, height: window.innerWidth < 800 ? 168 : 290, empty });
   const problem = h("div", {});
   root.append(h("div", { class: "page" },
     h("header", { class: "page-head" }, h("h1", {}, "Live"),

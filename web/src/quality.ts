@@ -35,9 +35,9 @@ function modelCard(model: Model): HTMLElement {
   ];
   if (card?.speed) facts.push(fact("Decode", `${precise(card.speed.decode_tok_s)} tokens/s`));
   if (quality) {
-    facts.push(fact("Divergence", `${precise(quality.kld, 3)} ± ${precise(quality.kld_se, 2)} nats`),
-      fact("Same top token", `${precise(100 * quality.top1, 3)} ± ${precise(100 * quality.top1_se, 2)}%`),
-      fact("Perplexity", `${precise(quality.ppl, 4)}, source ${precise(quality.ppl_source, 4)}`));
+    facts.push(fact("Divergence, nats", `${precise(quality.kld, 3)} ± ${precise(quality.kld_se, 1)}`),
+      fact("Same top token", `${precise(100 * quality.top1, 3)}% ± ${precise(100 * quality.top1_se, 2)}`),
+      fact("Perplexity (source)", `${precise(quality.ppl, 4)} (${precise(quality.ppl_source, 4)})`));
   }
   return h("article", { class: "card model-card" }, h("h3", {}, model.name),
     h("p", { class: "hint" }, card?.recipe ? `${card.recipe.to} by ${card.recipe.method}, from ${card.source?.name ?? "?"}`
@@ -58,7 +58,7 @@ function scatter(models: Model[]): HTMLElement {
   const shown = models.filter((one) => measured(one) && one.card?.speed);
   const points = shown.map((one) => ({ x: one.card!.speed!.decode_tok_s, y: measured(one)!.kld, se: measured(one)!.kld_se }));
   const front = paretoFront(points).sort((a, b) => points[a]!.x - points[b]!.x);
-  const width = window.innerWidth < 800 ? 380 : 720, height = 300, left = 66, bottom = 40, top = 16, right = 24;
+  const width = window.innerWidth < 800 ? 340 : 1040, height = 300, left = 56, bottom = 40, top = 16, right = 24;
   const topX = niceTop(Math.max(...points.map((one) => one.x)) * 1.1);
   const topY = niceTop(Math.max(...points.map((one) => one.y + one.se)) * 1.1);
   const x = (value: number): number => left + value / topX * (width - left - right);

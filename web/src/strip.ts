@@ -25,19 +25,20 @@ export function batchStrip(step: Step): HTMLElement {
         class: `${colourOf(span)} ${span.answer ? "answer" : "prompt"}`, title: spanText(span),
         // A long prompt must not hide the answers beside it.
         style: { flex: `${Math.max(1, Math.sqrt(span.rows) * 1.6)} 1 0` } },
-      span.rows > 1 ? h("span", {}, count(span.rows)) : null))),
-    h("p", { class: "hint" }, `Step ${count(step.step)}: ${answers} ${answers === 1 ? "answer" : "answers"} with one token each` +
+      h("span", {}, span.rows > 1 ? `#${span.request}: ${count(span.rows)}` : `#${span.request}`)))),
+    h("p", { class: "hint" }, `Step ${count(step.step)}: ${answers === 1 ? "1 answer with one token" : `${answers} answers with one token each`}` +
       (prompts > 0 ? ` and ${prompts} ${prompts === 1 ? "piece" : "pieces"} of prompts (striped)` : "") +
       `, ${count(step.rows)} ${step.rows === 1 ? "row" : "rows"} in ${seconds(step.seconds)}: ${bytes(step.weight_bytes)} of weights and ` +
       `${bytes(step.kv_bytes)} of KV read.`));
 }
 
-// The last steps, oldest left, each a column of its sequences. Heights are square roots of rows.
+// The last steps, oldest left, each a column of its sequences. A prompt of 1000 rows is eleven
+// answers high.
 export function stepHistory(steps: Step[]): HTMLElement {
   const shown = steps.slice(-96);
   const width = 960;
   const height = 84;
-  const tall = (rows: number): number => Math.sqrt(rows);
+  const tall = (rows: number): number => 1 + Math.log2(rows);
   const most = Math.max(4, ...shown.map((step) => step.spans.reduce((sum, one) => sum + tall(one.rows), 0)));
   const each = width / 96;
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "history", preserveAspectRatio: "none",

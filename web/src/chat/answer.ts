@@ -53,15 +53,17 @@ export async function askForAnswer(messages: Message[], settings: Settings, chat
   const progress: Progress = { text: "", reasoning: "", tokens: 0, first_s: null, elapsed_s: 0 };
   let usage: Usage | null = null;
   let reason = "";
+  let seed: string | null = null;
   const path = chat ? "/v1/chat/completions" : "/v1/completions";
   const done = (): Message => {
     const message: Message = { role: "assistant", text: progress.text,
-      figures: figuresOf(progress, usage, reason) };
+      figures: { ...figuresOf(progress, usage, reason), seed } };
     if (progress.reasoning) message.reasoning = progress.reasoning;
     return message;
   };
   try {
-    for await (const chunk of postStream(path, bodyOf(messages, settings, chat), signal)) {
+    for await (const chunk of postStream(path, bodyOf(messages, settings, chat), signal,
+      (headers) => { seed = headers.get("X-Nibble-Seed"); })) {
       progress.elapsed_s = (performance.now() - started) / 1000;
       if (chunk.usage) usage = chunk.usage;
       const choice = chunk.choices?.[0];

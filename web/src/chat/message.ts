@@ -21,7 +21,7 @@ export function figuresLine(figures: Figures): HTMLElement {
     parts.push(h("span", { title }, text));
   };
   item(`${count(figures.tokens)} tokens`, `${count(figures.prompt)} tokens of prompt, of them ` +
-    `${count(figures.cached)} from the prefix cache`);
+    `${count(figures.cached)} from the prefix cache${figures.seed ? `; seed ${figures.seed}` : ""}`);
   if (figures.tok_s !== null) item(`${precise(figures.tok_s)} tokens/s`, "behind the first token, as the engine counted");
   item(`first after ${seconds(figures.first_s)}`, "from asking to the first text");
   const line = h("div", { class: "figures" }, parts);

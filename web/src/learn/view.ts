@@ -31,8 +31,8 @@ export function learnView(root: HTMLElement): () => void {
     "These are the engine's last steps.", "docs/engine.md");
   const weights = section("Weights snapping to levels", "Symmetric quantisation of a real row of the loaded model. " +
     "One large weight stretches the scale for all that share it.", "docs/experiments.md");
-  const attention = section("Attention, a tile at a time", "One query of the first layer of the loaded model, against a text of " +
-    "a hundred tokens. Scores are never stored all at once.", "docs/architecture.md");
+  const attention = section("Attention, a tile at a time", "One query of the first layer of the loaded model, against a short " +
+    "text. Scores are never stored all at once.", "docs/architecture.md");
   root.append(h("div", { class: "page narrow" }, h("header", { class: "page-head" }, h("h1", {}, "Learn"),
     h("p", {}, "Watch it happen: three ideas, with the engine's own numbers.")), bus.element, weights.element, attention.element));
   put(bus.body, busPanel());
