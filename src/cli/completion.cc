@@ -47,7 +47,7 @@ std::string BashScript(const CLI::App& app) {
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
       "  if [[ -n \"$command\" && \"$current\" != -* ]]; then\n"
       "    COMPREPLY+=($(compgen -f -- \"$current\"))\n"
-      "    case \"$command\" in run|serve|eval|bench|inspect|tokenize|rm)\n"
+      "    case \"$command\" in run|serve|eval|bench|plan|inspect|tokenize|rm)\n"
       "      COMPREPLY+=($(compgen -W \"$(nibble list --quiet 2>/dev/null)\" -- \"$current\")) ;;\n"
       "    esac\n"
       "  fi\n"

@@ -73,7 +73,7 @@ Result<DeviceShape> FindDevice(const GlobalFlags& flags, const std::string& name
 }
 
 // --kv with the sides that --kv-k and --kv-v set: "int8" and --kv-v kivi2 as "int8/kivi2".
-std::string KvList(const GlobalFlags& flags) {
+std::string PlanKvList(const GlobalFlags& flags) {
   if (flags.kv_k.empty() && flags.kv_v.empty()) return flags.kv;
   std::string list;
   for (size_t begin = 0; begin <= flags.kv.size();) {
@@ -95,7 +95,7 @@ Result<Plan> MakePlanOf(const GlobalFlags& flags, const PlanFlags& own) {
   }
   NIBBLE_TRY(const Act act, ParseAct(flags.act));
   PlanArguments arguments = own.arguments;
-  arguments.kv = KvList(flags);
+  arguments.kv = PlanKvList(flags);
   if (own.nominal) arguments.counting = "nominal";
   if (own.true_bytes) arguments.counting = "true";
   arguments.weight_only = act == Act::kF32;

@@ -26,7 +26,7 @@ Result<std::vector<std::string>> Split(const std::string& label, std::string_vie
 Result<int> ParseCount(const std::string& label, std::string_view text, int least, int most) {
   int value = 0;
   const char* end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, value);
+  const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && last == end && value >= least && value <= most) return value;
   return BadInput("{}: expected a whole number from {} to {}, found '{}'", label, least, most,
                   text.substr(0, 64));
@@ -60,7 +60,7 @@ Result<std::optional<double>> ParsePrice(const std::string& label, std::string_v
   if (text.empty()) return std::nullopt;
   double price = 0;
   const char* end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, price);
+  const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), price);
   if (error == std::errc() && last == end && price >= 0 && price <= 1e12) return price;
   return BadInput("{}: expected a price from 0 to 1e12, found '{}'", label, text.substr(0, 64));
 }

@@ -93,7 +93,12 @@ LineChart MemoryChart(const PlanRequest& request) {
                                        request.weights[0].name),
                   .x_name = "tokens of context per sequence",
                   .y_name = "GB"};
-  const int most = std::max(1024, std::min(2 * request.contexts[0], CostModel::kMostContext));
+  // Far enough to see where the first format's line meets the device's.
+  const auto first = ModelOf(request, 0, 0);
+  const int fits = first ? first->MaxContext(batch).value_or(0) : 0;
+  const int64_t wanted = std::max<int64_t>({1024, 2 * int64_t{request.contexts[0]} * (fits == 0),
+                                            request.contexts[0], int64_t{fits} * 5 / 4});
+  const int most = static_cast<int>(std::min<int64_t>(wanted, CostModel::kMostContext));
   double limit = 0;
   for (size_t i = 0; i < std::min(request.kv.size(), kMostLines - 1); ++i) {
     const auto model = ModelOf(request, 0, i);
@@ -108,7 +113,7 @@ LineChart MemoryChart(const PlanRequest& request) {
     chart.lines.push_back(std::move(line));
   }
   chart.lines.push_back({.name = "the device",
-                         .colour = kColours[0],
+                         .colour = "#222",
                          .points = {{0, limit}, {static_cast<double>(most), limit}},
                          .dashed = true});
   return chart;
