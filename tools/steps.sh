@@ -10,11 +10,12 @@ die() { printf '%s\n' "$*" >&2; exit 1; }
 # Packages that the program needs to be built and run. pip only fetches models; it installs nothing.
 build_packages=(g++ cmake ninja-build pkg-config ca-certificates libfmt-dev libcli11-dev
   nlohmann-json3-dev libcurl4-openssl-dev libpcre2-dev libutf8proc-dev libedit-dev libeigen3-dev
-  libboost1.81-dev python3 python3-pip)
+  libboost1.81-dev libssl-dev python3 python3-pip)
 
 # Packages that only the tests and checks need.
 test_packages=(libgtest-dev googletest ccache clang-19 libclang-rt-19-dev clang-tidy-19
-  clang-format-19 llvm-19 g++-aarch64-linux-gnu qemu-user python3-venv file dpkg-dev git)
+  clang-format-19 llvm-19 g++-aarch64-linux-gnu qemu-user python3-venv file dpkg-dev git
+  nginx openssl)
 
 # The page's bundler and browser. Node that is not Debian's brings its own npm, and theirs would not
 # go beside it.

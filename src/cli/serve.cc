@@ -12,10 +12,14 @@
 #include "cli/session.h"
 #include "fetch/store.h"
 #include "model/config/model_file.h"
+#include "platform/bandwidth.h"
 #include "platform/clock.h"
+#include "platform/cpu.h"
 #include "platform/memory.h"
+#include "platform/thread_pool.h"
 #include "server/http_server.h"
 #include "server/service.h"
+#include "server/step_meter.h"
 
 namespace nibble::cli {
 namespace {
@@ -42,6 +46,10 @@ struct ServeFlags {
   int max_logit_bias = 1024;
   double drain_s = 30;
   double comment_s = 15;
+  std::string trace_log;
+  std::string trace_steps;
+  std::string read_bandwidth = "measure";
+  std::optional<double> given_bandwidth;  // read_bandwidth, where it is no "measure"
   bool log_json = false;
   bool log_prompts = false;
 };
@@ -96,17 +104,19 @@ bool IsLoopback(const std::string& host) {
 // What to do with it, for people.
 void PrintReady(const ServeFlags& own, int port, const Engine& engine, bool chat, double seconds) {
   const bool everywhere = own.http.host == "0.0.0.0" || own.http.host == "::";
-  const std::string url =
-      fmt::format("http://{}:{}", everywhere ? "127.0.0.1" : HostInUrl(own.http.host), port);
+  const bool tls = !own.http.tls_cert.empty();
+  const std::string url = fmt::format("{}://{}:{}", tls ? "https" : "http",
+                                      everywhere ? "127.0.0.1" : HostInUrl(own.http.host), port);
   const std::string key =
       own.keys.empty() && own.key_file.empty() ? "" : " -H 'Authorization: Bearer KEY'";
   const EnginePlan& plan = engine.plan();
   fmt::print(stderr,
              "ready after {:.1f} s: {} of memory taken, up to {} with all {} of KV pages ({} "
-             "tokens)\n  page {}/\n  curl {}{}{} -H 'Content-Type: application/json' -d '{}'\n",
+             "tokens)\n  page {}/\n  curl {}{}{}{} -H 'Content-Type: application/json' -d '{}'\n",
              seconds, FormatBytes(static_cast<double>(ReadResidentBytes().private_)),
              FormatBytes(static_cast<double>(plan.Total())),
-             FormatBytes(static_cast<double>(plan.kv_bytes)), plan.kv_tokens, url, url,
+             FormatBytes(static_cast<double>(plan.kv_bytes)), plan.kv_tokens, url,
+             tls ? fmt::format("--cacert {} ", own.http.tls_cert) : "", url,
              chat ? "/v1/chat/completions" : "/v1/completions", key,
              chat ? R"({"messages":[{"role":"user","content":"Why is the sky blue?"}]})"
                   : R"({"prompt":"Once upon a time","max_tokens":50})");
@@ -128,11 +138,47 @@ PlanSources PlanSourcesFor(const ModelFile& file, const std::vector<std::string>
   return sources;
 }
 
+// What watches a server: outlives its engine and its service.
+struct Watch {
+  std::unique_ptr<server::LineFile> step_lines;
+  std::unique_ptr<server::RequestTrace> trace;
+  std::unique_ptr<server::StepMeter> steps;
+};
+
+Result<Watch> MakeWatch(const ServeFlags& own) {
+  Watch watch;
+  const double now = MonotonicSeconds();
+  if (!own.trace_log.empty()) {
+    NIBBLE_TRY(auto file, server::LineFile::Create(own.trace_log));
+    watch.trace = std::make_unique<server::RequestTrace>(std::move(file), now);
+  }
+  if (!own.trace_steps.empty()) {
+    NIBBLE_TRY(watch.step_lines, server::LineFile::Create(own.trace_steps));
+  }
+  watch.steps = std::make_unique<server::StepMeter>(watch.step_lines.get(), now);
+  return watch;
+}
+
+// A model that fits into caches is not bound by memory: nothing is measured for it.
+double ReadBandwidth(const ServeFlags& own, const EnginePlan& plan, const EngineOptions& options) {
+  constexpr size_t kLeastWeights = size_t{64} << 20;
+  constexpr double kSeconds = 0.1;
+  if (own.given_bandwidth) return *own.given_bandwidth;
+  if (plan.model.weight_bytes < kLeastWeights) return 0.0;
+  ThreadPool pool(options.threads > 0 ? options.threads : ReadTopology().threads, options.nodes);
+  return ProbeReadBandwidth(pool, kSeconds).value_or(0.0);  // none where memory is short
+}
+
 // Loads while the server already answers, then serves until it is stopped.
 Status LoadAndServe(const GlobalFlags& flags, const ServeFlags& own, const ModelFile& file,
-                    const EngineOptions& engine_options) {
+                    EngineOptions engine_options) {
   NIBBLE_TRY(server::ServiceOptions options, MakeServiceOptions(flags, own, file.path()));
   options.plan = PlanSourcesFor(file, options.names);
+  NIBBLE_TRY(Watch watch, MakeWatch(own));
+  const std::string name = options.names.front();
+  options.trace = watch.trace.get();
+  options.steps = watch.steps.get();
+  engine_options.steps = watch.steps.get();
   if (!IsLoopback(own.http.host) && options.keys.empty()) {
     fmt::print(stderr, "warning: --host {} without --api-key: whoever reaches port {} may ask\n",
                own.http.host, own.http.port);
@@ -145,15 +191,18 @@ Status LoadAndServe(const GlobalFlags& flags, const ServeFlags& own, const Model
   service.SetPlan(plan);
   service.Attach(*http);
   if (!flags.quiet) {
-    fmt::print(stderr, "listening on http://{}:{}; loading\n", HostInUrl(own.http.host),
+    fmt::print(stderr, "listening on {}://{}:{}; loading\n",
+               own.http.tls_cert.empty() ? "http" : "https", HostInUrl(own.http.host),
                http->port());
   }
   std::thread io([&] { http->Run(); });
   const double started = MonotonicSeconds();
+  service.SetReadBandwidth(ReadBandwidth(own, plan, engine_options));
   auto engine = Engine::Create(file, engine_options);
   Result<std::optional<ChatTemplate>> chat;
   if (engine) chat = LoadChatTemplate(**engine, own.chat_template);
   if (engine && chat) {
+    if (watch.trace) watch.trace->WriteHead(name, **engine, engine_options);
     service.SetEngine(**engine, *chat ? &**chat : nullptr);
     if (!flags.quiet) {
       PrintReady(own, http->port(), **engine, chat->has_value(), MonotonicSeconds() - started);
@@ -180,6 +229,12 @@ Status Serve(const GlobalFlags& flags, ServeFlags own) {
   if (!unread) return Within("--max-unread", unread.error());
   own.http.limits.max_body_bytes = std::min(*body, size_t{128} << 20);
   own.http.max_unread = *unread;
+  if (own.read_bandwidth == "off") own.given_bandwidth = 0;
+  if (own.read_bandwidth != "off" && own.read_bandwidth != "measure") {
+    const auto given = ParseSize(own.read_bandwidth);
+    if (!given) return Within("--read-bandwidth", given.error());
+    own.given_bandwidth = static_cast<double>(*given);
+  }
   NIBBLE_TRY(const std::filesystem::path path, FindModel(flags, own.model, true));
   NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
   return LoadAndServe(flags, own, file, engine_options);
@@ -202,8 +257,12 @@ void AddLimitFlags(CLI::App& command, ServeFlags& own) {
   count("--max-queue", own.max_queue, 1 << 20, "Most sequences that wait; more get 429");
   count("--max-queued-tokens", own.max_queued_tokens, 1 << 30,
         "Most prompt tokens of requests that wait; more get 429");
-  count("--max-tokens", own.max_tokens, 1 << 24,
-        "Most tokens of an answer; default: what the context holds");
+  command
+      .add_option("--max-tokens", own.max_tokens,
+                  "Most tokens of an answer; 0: what the context holds")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str()
+      ->group(group);
   count("--max-n", own.max_n, 128, "Most answers to one request");
   count("--max-stops", own.max_stops, 64, "Most stop strings");
   count("--max-logprobs", own.max_logprobs, 1000, "Most log-probabilities per token");
@@ -245,11 +304,37 @@ void AddAccessFlags(CLI::App& command, ServeFlags& own) {
                   "Name that requests may call the model by, in place of its own; *: any name")
       ->allow_extra_args(false)
       ->group(group);
+  CLI::Option* cert =
+      command
+          .add_option("--tls-cert", own.http.tls_cert, "PEM file of a chain of certificates: TLS")
+          ->type_name("FILE")
+          ->group(group);
+  CLI::Option* key = command.add_option("--tls-key", own.http.tls_key, "PEM file of its key")
+                         ->type_name("FILE")
+                         ->group(group);
+  key->needs(cert);
+  cert->needs(key);
   command.add_option("--cors", own.cors, "Origin whose pages may ask; *: all; default: none")
       ->type_name("ORIGIN")
       ->group(group);
   command.add_option("--metrics-prefix", own.metrics_prefix, "vllm: dashboards for vLLM fit")
       ->check(CLI::IsMember({"nibble", "vllm"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--trace-log", own.trace_log,
+                  "Write a line for each request: times, lengths, salted hashes of pages, no text")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--trace-steps", own.trace_steps,
+                  "Write a line for each step: seconds, tokens, who came and went, bytes")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--read-bandwidth", own.read_bandwidth,
+                  "Bytes per second that memory gives, for the metrics: measure (as it starts, for "
+                  "models of 64 MiB or more), off, or a size")
       ->capture_default_str()
       ->group(group);
   command.add_flag("--log-json", own.log_json, "Log lines as JSON")->group(group);

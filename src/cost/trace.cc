@@ -31,6 +31,7 @@ constexpr std::array kColumns = {
             "output_toks"},
     Columns{TraceFormat::kMooncake, true, "timestamp", 1e-3, true, "input_length", "output_length"},
     Columns{TraceFormat::kJsonl, true, "arrival_time_ns", 1e-9, false, "input_toks", "output_toks"},
+    Columns{TraceFormat::kNibble, true, "arrival_time_ns", 1e-9, true, "input_toks", "output_toks"},
 };
 
 const Columns& ColumnsOf(TraceFormat format) { return kColumns[static_cast<size_t>(format)]; }
@@ -204,9 +205,24 @@ Result<TraceRequest> ParseJsonLine(const Columns& columns, std::string_view line
   return request;
 }
 
+constexpr std::string_view kNibbleMark = "\"nibble_trace\"";
+
+// The first line of `serve --trace-log`: how many tokens a block has.
+Result<int> ReadNibbleHead(std::string_view line) {
+  NIBBLE_TRY(const JsonDocument document, JsonDocument::Parse(std::string(line)));
+  NIBBLE_TRY(const int64_t version, document.root().GetInt("nibble_trace"));
+  if (version != 1) return BadInput("'nibble_trace': expected version 1, found {}", version);
+  NIBBLE_TRY(const int64_t tokens, document.root().GetInt("block_tokens"));
+  if (tokens < 1 || tokens > kMostTraceTokens) {
+    return BadInput("'block_tokens': expected 1 to {}, found {}", kMostTraceTokens, tokens);
+  }
+  return static_cast<int>(tokens);
+}
+
 // The format of a file that begins with this line.
 Result<TraceFormat> GuessFormat(std::string_view line) {
   if (line.starts_with('{')) {
+    if (line.find(kNibbleMark) != line.npos) return TraceFormat::kNibble;
     return line.find("\"input_length\"") != line.npos ? TraceFormat::kMooncake
                                                       : TraceFormat::kJsonl;
   }
@@ -255,6 +271,13 @@ Result<Trace> ReadTrace(std::string_view text, const TraceOptions& options) {
     trace.has_arrivals = header.arrival >= 0;
     ++number;
   }
+  int block_tokens = kTraceBlockTokens;
+  if (trace.format == TraceFormat::kNibble) {
+    const auto head = ReadNibbleHead(TakeLine(text));
+    if (!head) return Within("line 1", head.error());
+    block_tokens = *head;
+    ++number;
+  }
   for (; !text.empty() && (options.limit == 0 || trace.requests.size() < options.limit); ++number) {
     const std::string_view line = TakeLine(text);
     if (Blank(line)) continue;
@@ -266,6 +289,7 @@ Result<Trace> ReadTrace(std::string_view text, const TraceOptions& options) {
       return BadInput("line {}: expected a time in every line or in none", number);
     }
     trace.has_arrivals = has_arrival;
+    request->block_tokens = block_tokens;
     trace.requests.push_back(*std::move(request));
   }
   if (trace.requests.empty()) return BadInput("no requests");
@@ -309,11 +333,11 @@ std::vector<TokenId> TracePrompt(const TraceRequest& request, size_t index, int 
   prompt.reserve(static_cast<size_t>(request.input_tokens));
   const uint64_t own = SplitMix(SplitMix(seed + kSplitMixStep) + index);
   for (int i = 0; i < request.input_tokens; ++i) {
-    const auto block = static_cast<size_t>(i / kTraceBlockTokens);
+    const auto block = static_cast<size_t>(i / request.block_tokens);
     const bool shared = block < request.blocks.size();
     const uint64_t stream =
         shared ? SplitMix(SplitMix(seed) ^ static_cast<uint64_t>(request.blocks[block])) : own;
-    const int at = shared ? i % kTraceBlockTokens : i;
+    const int at = shared ? i % request.block_tokens : i;
     const uint64_t bits = SplitMixAt(stream, static_cast<uint64_t>(at));
     prompt.emplace_back(static_cast<int32_t>(bits % static_cast<uint64_t>(vocabulary)));
   }

@@ -19,22 +19,24 @@ enum class TraceFormat : uint8_t {
   kServingSim,  // CSV: arrival_time_ns, input_toks, output_toks
   kMooncake,    // JSON lines: timestamp (ms), input_length, output_length, hash_ids
   kJsonl,       // JSON lines: input_toks, output_toks; arrival_time_ns or arrival_time (s), or none
+  kNibble,      // of `nibble serve --trace-log`: as jsonl, behind a line with the configuration
 };
-inline constexpr std::string_view kTraceFormatNames[] = {"azure", "vidur", "servingsim", "mooncake",
-                                                         "jsonl"};
+inline constexpr std::string_view kTraceFormatNames[] = {"azure",    "vidur", "servingsim",
+                                                         "mooncake", "jsonl", "nibble"};
 std::string_view TraceFormatName(TraceFormat format);
 
 struct TraceRequest {
   double arrival_s = 0;
   int input_tokens = 0;   // 0 … kMostTraceTokens
   int output_tokens = 0;  // 0 … kMostTraceTokens
-  // Names of the prompt's blocks of kTraceBlockTokens tokens: prompts whose first names are equal
-  // begin alike. Tokens behind the last name are the request's own.
+  // Names of the prompt's blocks of block_tokens tokens: prompts whose first names are equal begin
+  // alike. Tokens behind the last name are the request's own.
   std::vector<int64_t> blocks = {};
+  int block_tokens = 512;
 };
 
 inline constexpr int kMostTraceTokens = 1 << 24;
-inline constexpr int kTraceBlockTokens = 512;
+inline constexpr int kTraceBlockTokens = 512;  // of files that do not say
 
 struct Trace {
   TraceFormat format = TraceFormat::kJsonl;

@@ -67,6 +67,32 @@ TEST(Trace, ReadsTheOtherFormats) {
   EXPECT_FALSE(plain->has_arrivals);
 }
 
+TEST(Trace, ReadsWhatServeWrites) {
+  const std::string head = "{\"nibble_trace\": 1, \"block_tokens\": 4, \"model\": \"m\"}\n";
+  const auto trace = ReadTrace(head +
+                               "{\"arrival_time_ns\": 3000000000, \"input_toks\": 9, "
+                               "\"output_toks\": 2, \"hash_ids\": [7, 8]}\n"
+                               "{\"arrival_time_ns\": 1000000000, \"input_toks\": 5, "
+                               "\"output_toks\": 3, \"hash_ids\": [7], \"priority\": 1}\n");
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->format, TraceFormat::kNibble);
+  EXPECT_TRUE(trace->has_arrivals);
+  ASSERT_EQ(trace->requests.size(), 2U);
+  EXPECT_DOUBLE_EQ(trace->requests[1].arrival_s, 2);
+  // Alike as far as the first block of four tokens goes.
+  const auto first = TracePrompt(trace->requests[0], 0, 1000, 1);
+  const auto second = TracePrompt(trace->requests[1], 1, 1000, 1);
+  ASSERT_EQ(second.size(), 9U);
+  EXPECT_TRUE(std::equal(first.begin(), first.begin() + 4, second.begin()));
+  EXPECT_NE(first[4], second[4]);
+  for (const char* bad : {"{\"nibble_trace\": 2, \"block_tokens\": 4}\n",
+                          "{\"nibble_trace\": 1, \"block_tokens\": 0}\n", "{\"nibble_trace\": 1}\n",
+                          "{\"nibble_trace\": 1\n"}) {
+    EXPECT_EQ(Refusal(bad).substr(0, 6), "line 1");
+  }
+  EXPECT_FALSE(ReadTrace(head));  // no requests
+}
+
 TEST(Trace, ALimitTakesTheBeginningOfTheFile) {
   const std::string text = "{\"input_toks\": 3, \"output_toks\": 2}\nrubbish";
   EXPECT_FALSE(ReadTrace(text));

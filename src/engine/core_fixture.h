@@ -30,6 +30,7 @@ struct CoreSetup {
   std::vector<std::string> texts = NumberedTexts();
   std::vector<int> end = {};
   bool prefix_cache = false;
+  StepObserver* observer = nullptr;
 };
 
 // For tests: a core over a fake model, driven by hand. Pages are checked after every step.
@@ -43,7 +44,8 @@ class CoreFixture {
                .limits = setup.limits,
                .pools = setup.pools,
                .pages = {.prefix_cache = setup.prefix_cache},
-               .clock = [this] { return time_ += 1; }}) {}
+               .clock = [this] { return time_ += 1; },
+               .observer = setup.observer}) {}
 
   std::shared_ptr<EventStream> Submit(Request request) {
     auto stream = std::make_shared<EventStream>(request.n);

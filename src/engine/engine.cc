@@ -128,7 +128,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const ModelFile& file,
                                     .batching = options.batching,
                                     .max_step_s = options.max_step_s},
                          .pools = pools.pools,
-                         .clock = MonotonicSeconds};
+                         .clock = MonotonicSeconds,
+                         .observer = options.steps};
   core.pages.prefix_cache = options.prefix_cache;
   if (options.step_budget) {
     FittedStepPrice fitted = FitStepPrice(impl->executor, {.pools = core.pools,
@@ -163,6 +164,8 @@ const Tokenizer& Engine::tokenizer() const { return impl_->tokenizer; }
 const ModelConfig& Engine::config() const { return impl_->decoder->config(); }
 const EnginePlan& Engine::plan() const { return impl_->plan; }
 int Engine::threads() const { return impl_->pool->size(); }
+const StepPrice& Engine::step_price() const { return impl_->core->scheduler().price(); }
+const std::vector<PoolSpec>& Engine::pools() const { return impl_->core->options().pools; }
 size_t Engine::WeightBytesPerStep() const { return impl_->decoder->WeightBytesPerStep(); }
 EngineStats Engine::Stats() const {
   EngineStats stats = impl_->thread->Stats();

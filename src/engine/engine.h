@@ -18,6 +18,8 @@
 namespace nibble {
 
 class ModelFile;
+class StepObserver;
+class StepPrice;
 class Tokenizer;
 
 struct EngineOptions {
@@ -48,6 +50,8 @@ struct EngineOptions {
   // request comes after its last call. Must outlive the engine. Not with step_budget, whose
   // measurement it would see too.
   LinearTap* tap = nullptr;
+  // Told of every step, on the engine's thread. Must outlive the engine.
+  StepObserver* steps = nullptr;
 };
 
 // The memory contract, known before anything is loaded.
@@ -83,6 +87,12 @@ struct EngineStats {
   int64_t steps = 0;
   int64_t rows = 0;  // tokens computed
   int64_t preemptions = 0;
+  int64_t preemptions_for_answers = 0;  // of these: an earlier sequence's next token had no page
+  int64_t preemptions_for_prompts = 0;  // and: the first sequence's prompt had none
+  int64_t sampled = 0;                  // tokens drawn
+  double step_s = 0;                    // in which steps ran
+  double weight_bytes = 0;              // that all steps read
+  double kv_bytes = 0;
   int64_t prefix_hits = 0;    // requests that began with positions from the prefix cache
   int64_t cached_tokens = 0;  // those positions
   int kv_pages_cached = 0;    // kept for the prefix cache, free for anybody
@@ -132,6 +142,10 @@ class Engine {
   const EnginePlan& plan() const;
   int threads() const;
   size_t WeightBytesPerStep() const;
+  // What a step is expected to take; knows nothing without EngineOptions::step_budget.
+  const StepPrice& step_price() const;
+  // The pages of each KV group, as the scheduler has them.
+  const std::vector<PoolSpec>& pools() const;
   EngineStats Stats() const;
 
  private:

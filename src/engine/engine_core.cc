@@ -118,6 +118,7 @@ void EngineCore::Cancel(RequestId id) {
   const auto found = choices_.find(id);
   if (found == choices_.end()) return;
   const std::vector<RequestId> sequences = found->second;  // End changes the list
+  cancelled_ += static_cast<int>(sequences.size());
   for (RequestId sequence : sequences) End(sequence, FinishReason::kCancelled);
 }
 
@@ -126,6 +127,7 @@ void EngineCore::CancelAll() {
 }
 
 bool EngineCore::RunStep() {
+  const int running = scheduler_.running();
   Step step = scheduler_.Plan(options_.limits.max_rows);
   for (RequestId sequence : step.preempted()) generations_.at(sequence).OnPreempted();
   if (step.empty()) {
@@ -133,6 +135,8 @@ bool EngineCore::RunStep() {
     return false;
   }
   BuildInput(step);
+  record_.preempted = static_cast<int>(step.preempted().size());
+  record_.admitted = scheduler_.running() - running + record_.preempted;
   StepLogits logits(sampler_, wanted_);
   const Status executed = executor_.Execute({tokens_, spans_, logit_rows_, copies_}, logits);
   std::vector<RequestId> served;
@@ -146,11 +150,15 @@ bool EngineCore::RunStep() {
   if (!executed) {
     step = {};
     for (RequestId sequence : served) End(sequence, FinishReason::kError, executed.error());
+    record_.failed = true;
+    EndRecord();
     return true;
   }
   step.Commit();
   for (const auto& [row, drawn] : logits.drawn()) Advance(row->sequence, *row->generation, drawn);
   for (RequestId sequence : computed) End(sequence, FinishReason::kLength);
+  record_.sampled = static_cast<int>(logits.drawn().size());
+  EndRecord();
   return true;
 }
 
@@ -161,6 +169,15 @@ void EngineCore::BuildInput(const Step& step) {
   wanted_.clear();
   copies_.clear();
   const double now = options_.clock();
+  record_.number = scheduler_.counters().steps;
+  record_.begin_s = now;
+  record_.rows = step.rows();
+  record_.sampled = 0;
+  record_.weight_bytes = static_cast<double>(executor_.WeightBytesPerStep());
+  record_.kv_bytes = 0;
+  record_.price_s = scheduler_.price().Seconds(step.load());
+  record_.failed = false;
+  record_.spans.clear();
   for (size_t i = 0; i < step.spans().size(); ++i) {
     const StepSpan& span = step.spans()[i];
     copies_.insert(copies_.end(), step.copies(i).begin(), step.copies(i).end());
@@ -168,12 +185,31 @@ void EngineCore::BuildInput(const Step& step) {
     const int row = static_cast<int>(tokens_.size());
     spans_.push_back({span.first, span.rows, &span.sequence->pages});
     span.sequence->AppendTokens(span.first, span.rows, tokens_);
+    const double kv_bytes = executor_.KvBytesRead(span.first + span.rows - 1);
     generation.OnStep({.now = now,
-                       .weight_bytes = static_cast<double>(executor_.WeightBytesPerStep()),
-                       .kv_bytes = executor_.KvBytesRead(span.first + span.rows - 1),
+                       .weight_bytes = record_.weight_bytes,
+                       .kv_bytes = kv_bytes,
                        .taken = span.sequence->taken});
+    record_.kv_bytes += kv_bytes;
+    record_.spans.push_back({.request = generation.id(),
+                             .choice = generation.choice(),
+                             .first = span.first,
+                             .rows = span.rows,
+                             .answer = span.sequence->generating()});
     WantLogits(span, generation, row);
   }
+}
+
+void EngineCore::EndRecord() {
+  record_.seconds = options_.clock() - record_.begin_s;
+  record_.cancelled = std::exchange(cancelled_, 0);
+  record_.running = scheduler_.running();
+  record_.waiting = scheduler_.waiting();
+  totals_.sampled += record_.sampled;
+  totals_.seconds += record_.seconds;
+  totals_.weight_bytes += record_.weight_bytes;
+  totals_.kv_bytes += record_.kv_bytes;
+  if (options_.observer != nullptr) options_.observer->OnStep(record_);
 }
 
 void EngineCore::WantLogits(const StepSpan& span, Generation& generation, int row) {

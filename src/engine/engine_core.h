@@ -11,6 +11,7 @@
 #include "engine/generation.h"
 #include "engine/request.h"
 #include "engine/sampler.h"
+#include "engine/step_record.h"
 #include "sched/scheduler.h"
 
 namespace nibble {
@@ -25,6 +26,7 @@ struct EngineCoreOptions {
   PageBookOptions pages = {};
   StepPrice price = {};
   std::function<double()> clock;  // seconds
+  StepObserver* observer = nullptr;
 };
 
 // The engine without its thread: requests in, steps as transactions, events out. Everything but
@@ -57,6 +59,15 @@ class EngineCore {
   // Whether RunStep would do something.
   bool runnable() const { return !idle() && !scheduler_.WaitsForArrivals(); }
   const Scheduler& scheduler() const { return scheduler_; }
+  const EngineCoreOptions& options() const { return options_; }
+  // Sums over all steps.
+  struct Totals {
+    int64_t sampled = 0;
+    double seconds = 0;
+    double weight_bytes = 0;
+    double kv_bytes = 0;
+  };
+  const Totals& totals() const { return totals_; }
 
  private:
   // A row whose logits a step wants.
@@ -71,6 +82,7 @@ class EngineCore {
 
   int MaxNew(const Request& request) const;
   void BuildInput(const Step& step);
+  void EndRecord();
   void WantLogits(const StepSpan& span, Generation& generation, int row);
   void Advance(RequestId sequence, Generation& generation, const Result<Drawn>& drawn);
   void End(RequestId sequence, FinishReason reason, std::optional<Error> error = std::nullopt);
@@ -91,6 +103,9 @@ class EngineCore {
   std::vector<int> logit_rows_;
   std::vector<Wanted> wanted_;  // one per logit row
   std::vector<PageCopy> copies_;
+  StepRecord record_;
+  int cancelled_ = 0;  // sequences, since the last step
+  Totals totals_;
 };
 
 }  // namespace nibble

@@ -51,6 +51,43 @@ TEST(EngineCore, AnswersWithTokensTextAndUsage) {
   EXPECT_GT(answer.finish.usage.decode_s, 0);
 }
 
+TEST(EngineCore, TellsOfEveryStep) {
+  struct Observer : StepObserver {
+    void OnStep(const StepRecord& step) override { steps.push_back(step); }
+    std::vector<StepRecord> steps;
+  } observer;
+  Fixture fixture({.observer = &observer});
+  Script(fixture.executor(), 3, {5, 6, 7, 8});
+  fixture.Ask({.prompt = Ids({1, 2, 3}), .max_tokens = 3});
+  ASSERT_EQ(observer.steps.size(), 3U);
+  const StepRecord& prompt = observer.steps[0];
+  EXPECT_EQ(prompt.number, 1);
+  EXPECT_EQ(prompt.rows, 3);
+  EXPECT_EQ(prompt.admitted, 1);
+  EXPECT_EQ(prompt.sampled, 1);
+  EXPECT_EQ(prompt.running, 1);
+  EXPECT_EQ(prompt.weight_bytes, 1000);
+  ASSERT_EQ(prompt.spans.size(), 1U);
+  EXPECT_FALSE(prompt.spans[0].answer);
+  EXPECT_EQ(prompt.spans[0].rows, 3);
+  const StepRecord& last = observer.steps[2];
+  EXPECT_EQ(last.rows, 1);
+  EXPECT_EQ(last.admitted, 0);
+  EXPECT_TRUE(last.spans[0].answer);
+  EXPECT_EQ(last.spans[0].first, 4);
+  EXPECT_EQ(last.kv_bytes, 5);
+  EXPECT_EQ(last.running, 0);
+  EXPECT_GT(last.seconds, 0);
+  EXPECT_EQ(fixture.core().totals().sampled, 3);
+  EXPECT_EQ(fixture.core().totals().weight_bytes, 3000);
+  // Those that were cancelled between two steps count for the second.
+  auto gone = fixture.Submit({.prompt = Ids({1, 2}), .max_tokens = 9});
+  fixture.Step();
+  fixture.core().Cancel(fixture.last_id());
+  fixture.Ask({.prompt = Ids({1}), .max_tokens = 1});
+  EXPECT_EQ(observer.steps.back().cancelled, 1);
+}
+
 TEST(EngineCore, EndTokensEndUnlessTheyAreIgnored) {
   Fixture fixture({.end = {9}});
   Script(fixture.executor(), 1, {5, 9, 6});

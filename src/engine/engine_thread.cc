@@ -73,6 +73,12 @@ void EngineThread::Publish() {
             .steps = scheduler.counters().steps,
             .rows = scheduler.counters().rows,
             .preemptions = scheduler.counters().preemptions(),
+            .preemptions_for_answers = scheduler.counters().preemptions_for_answers,
+            .preemptions_for_prompts = scheduler.counters().preemptions_for_prompts,
+            .sampled = core_.totals().sampled,
+            .step_s = core_.totals().seconds,
+            .weight_bytes = core_.totals().weight_bytes,
+            .kv_bytes = core_.totals().kv_bytes,
             .prefix_hits = scheduler.counters().prefix_hits,
             .cached_tokens = scheduler.counters().cached_tokens};
   for (int g = 0; g < scheduler.book().groups(); ++g) {

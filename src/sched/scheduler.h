@@ -117,6 +117,7 @@ class Scheduler {
   int running() const { return static_cast<int>(running_.size()); }
   const SchedulerCounters& counters() const { return counters_; }
   const PageBook& book() const { return book_; }
+  const StepPrice& price() const { return price_; }
   std::vector<CheckedSequence> AllPages() const;  // for the invariant checker
 
  private:

@@ -42,6 +42,11 @@ class StepPrice {
   bool known() const { return !points_.empty(); }
   double Seconds(const StepLoad& load) const;
 
+  const std::vector<Point>& points() const { return points_; }
+  double kv_token_s() const { return kv_token_s_; }
+  double logit_row_s() const { return logit_row_s_; }
+  double kv_read_s() const { return kv_read_s_; }
+
  private:
   std::vector<Point> points_;
   double kv_token_s_ = 0;

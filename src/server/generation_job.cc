@@ -73,6 +73,7 @@ GenerationJob::GenerationJob(const JobHost& host, OpenAiRequest request, Facts f
   for (size_t i = 0; i < count; ++i) {
     prompts_.push_back(std::make_unique<Prompt>());
     prompts_.back()->answers.answers.resize(n);
+    prompts_.back()->open = static_cast<int>(n);
   }
   choices_.resize(count * n);
   open_ = static_cast<int>(choices_.size());
@@ -82,6 +83,7 @@ GenerationJob::GenerationJob(const JobHost& host, OpenAiRequest request, Facts f
 ApiResult<void> GenerationJob::SubmitOne(int prompt, std::vector<TokenId> ids) {
   Prompt& own = PromptAt(prompt);
   own.tokens = std::ssize(ids);
+  if (host_.trace != nullptr) own.traced.blocks = host_.trace->BlockHashes(ids);
   Request request = request_.request;
   if (request_.echo) {
     own.answers.echo = host_.engine->tokenizer().Decode(ids, {.skip_special = true});
@@ -149,6 +151,10 @@ HttpResponse GenerationJob::Head() const {
     head.headers.emplace_back("X-Nibble-Warning",
                               "ignored, as nobody here knows them: " + JoinNames(request_.ignored));
   }
+  if (request_.dropped_messages > 0) {
+    head.headers.emplace_back("X-Nibble-Dropped-Messages",
+                              std::to_string(request_.dropped_messages));
+  }
   host_.decorate(head);
   return head;
 }
@@ -157,6 +163,9 @@ void GenerationJob::Begin() {
   begun_ = true;
   const auto n = static_cast<double>(request_.request.n);
   host_.metrics->params_n.Add(n);
+  if (request_.request.max_tokens >= 0) {
+    host_.metrics->params_max_tokens.Add(request_.request.max_tokens);
+  }
   ++host_.metrics->by_key[facts_.key.empty() ? "none" : facts_.key];
   if (responder_->gone()) return Cancel();
   responder_->OnGone([weak = weak_from_this()] {
@@ -203,6 +212,8 @@ void GenerationJob::OnToken(int prompt, const TokenEvent& event, double time_s) 
     host_.metrics->time_to_first_token.Add(time_s - facts_.received_s);
     host_.metrics->recent_first_token.Add(time_s, time_s - facts_.received_s);
     if (!first_token_s_) first_token_s_ = time_s;
+    TracedRequest& traced = PromptAt(prompt).traced;
+    if (traced.first_token_s < 0) traced.first_token_s = time_s;
   } else {
     host_.metrics->inter_token_latency.Add(time_s - *choice.last_token_s);
     host_.metrics->recent_inter_token.Add(time_s, time_s - *choice.last_token_s);
@@ -222,6 +233,7 @@ void GenerationJob::OnFinish(int prompt, const FinishEvent& event, double time_s
   host_.metrics->AddFinished(event.choice, reason_, event.usage, time_s - facts_.received_s);
   counts_.Add(event.choice, event.usage);
   --open_;
+  Trace(prompt, event, time_s);
   if (done_) return;
   if (event.error) return Fail(ApiErrorOf(*event.error));
   if (aborted) return Fail({.status = 503, .message = "the server is stopping"});
@@ -236,6 +248,24 @@ void GenerationJob::OnFinish(int prompt, const FinishEvent& event, double time_s
   if (done_) return;  // dropped: it reads nothing
   responder_->End();
   Done(200, time_s);
+}
+
+void GenerationJob::Trace(int prompt, const FinishEvent& event, double time_s) {
+  Prompt& own = PromptAt(prompt);
+  TracedRequest& traced = own.traced;
+  traced.longest = std::max(traced.longest, event.usage.generated_tokens);
+  traced.generated += event.usage.generated_tokens;
+  if (event.choice == 0) traced.usage = event.usage;
+  if (--own.open > 0) return;
+  host_.metrics->most_generation_tokens.Add(traced.longest);
+  if (host_.trace == nullptr) return;
+  traced.received_s = facts_.received_s;
+  traced.ended_s = time_s;
+  traced.choices = request_.request.n;
+  traced.max_tokens = request_.request.max_tokens;
+  traced.priority = request_.request.priority;
+  traced.reason = reason_;
+  host_.trace->Write(traced);
 }
 
 void GenerationJob::Write(const std::string& chunk) {

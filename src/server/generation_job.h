@@ -16,6 +16,7 @@
 #include "server/http_server.h"
 #include "server/metrics.h"
 #include "server/openai_response.h"
+#include "server/request_trace.h"
 
 namespace nibble::server {
 
@@ -54,6 +55,7 @@ struct JobHost {
   std::atomic<int64_t>* queued_tokens = nullptr;
   int64_t max_queued_tokens = 0;
   bool log_prompts = false;
+  RequestTrace* trace = nullptr;
   std::function<void(HttpResponse&)> decorate;        // counts and adds headers
   std::function<void(const GenerationJob*)> on_done;  // it is answered, or its client is gone
 };
@@ -93,6 +95,8 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
     std::atomic<bool> queued = false;
     std::unique_ptr<PromptLogprobs> logprobs;
     PromptAnswers answers;
+    int open = 0;          // choices that have not ended
+    TracedRequest traced;  // for --trace-log
   };
   struct Early {
     int prompt;
@@ -103,6 +107,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   ApiResult<void> SubmitOne(int prompt, std::vector<TokenId> ids);
   void OnToken(int prompt, const TokenEvent& event, double time_s);
   void OnFinish(int prompt, const FinishEvent& event, double time_s);
+  void Trace(int prompt, const FinishEvent& event, double time_s);
   void OpenChoice(int prompt, int choice);
   void Write(const std::string& chunk);
   void Fail(const ApiError& error);

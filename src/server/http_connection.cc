@@ -5,6 +5,7 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <utility>
 
 #include "platform/clock.h"
@@ -127,6 +128,18 @@ void Connection::Begin() {
   socket_.set_option(boost::asio::ip::tcp::no_delay(true), error);
   socket_.set_option(boost::asio::socket_base::send_buffer_size(kSendBuffer), error);
   socket_.non_blocking(true, error);
+  if (!shared_.tls) return Listen();
+  tls_ = std::make_unique<boost::asio::ssl::stream<boost::asio::ip::tcp::socket&>>(socket_,
+                                                                                   *shared_.tls);
+  WaitFor(Waiting::kHandshake);
+  tls_->async_handshake(boost::asio::ssl::stream_base::server,
+                        [self = shared_from_this()](const error_code& failed) {
+                          if (failed) return self->Close();
+                          if (self->open_) self->Listen();
+                        });
+}
+
+void Connection::Listen() {
   WaitFor(Waiting::kRequest);
   Read();
 }
@@ -140,11 +153,15 @@ void Connection::Read() {
   if (reading_ || !open_ || ended_) return;
   if (in_.size() >= kMostReadAhead && waiting_ != Waiting::kLinger) return;
   reading_ = true;
-  socket_.async_read_some(boost::asio::buffer(chunk_),
-                          [self = shared_from_this()](const error_code& error, size_t bytes) {
-                            self->reading_ = false;
-                            self->OnRead(error, bytes);
-                          });
+  auto done = [self = shared_from_this()](const error_code& error, size_t bytes) {
+    self->reading_ = false;
+    self->OnRead(error, bytes);
+  };
+  if (tls_) {
+    tls_->async_read_some(boost::asio::buffer(chunk_), std::move(done));
+  } else {
+    socket_.async_read_some(boost::asio::buffer(chunk_), std::move(done));
+  }
 }
 
 void Connection::OnRead(const error_code& error, size_t bytes) {
@@ -262,8 +279,7 @@ void Connection::Linger() {
   in_.clear();
   close_after_write_ = true;
   if (unsent() == 0) {
-    error_code error;
-    socket_.shutdown(boost::asio::socket_base::shutdown_send, error);
+    EndSending();
     if (ended_) return Close();
   }
   Read();
@@ -285,12 +301,16 @@ void Connection::WriteMore() {
     writing_.swap(out_);
   }
   write_runs_ = true;
-  socket_.async_write_some(
-      boost::asio::buffer(writing_.data() + written_, writing_.size() - written_),
-      [self = shared_from_this()](const error_code& error, size_t bytes) {
-        self->write_runs_ = false;
-        self->OnWritten(error, bytes);
-      });
+  auto done = [self = shared_from_this()](const error_code& error, size_t bytes) {
+    self->write_runs_ = false;
+    self->OnWritten(error, bytes);
+  };
+  const auto rest = boost::asio::buffer(writing_.data() + written_, writing_.size() - written_);
+  if (tls_) {
+    tls_->async_write_some(rest, std::move(done));
+  } else {
+    socket_.async_write_some(rest, std::move(done));
+  }
 }
 
 void Connection::OnWritten(const error_code& error, size_t bytes) {
@@ -308,8 +328,18 @@ void Connection::OnWritten(const error_code& error, size_t bytes) {
     return Read();
   }
   if (ended_ || waiting_ != Waiting::kLinger) return Close();
-  error_code ignored;
-  socket_.shutdown(boost::asio::socket_base::shutdown_send, ignored);
+  EndSending();
+}
+
+// The other side is told that nothing follows.
+void Connection::EndSending() {
+  if (tls_) {
+    tls_->async_shutdown(
+        [self = shared_from_this()](const error_code& /*error*/) { self->Close(); });
+    return;
+  }
+  error_code error;
+  socket_.shutdown(boost::asio::socket_base::shutdown_send, error);
 }
 
 // While nothing is read, only the system can tell.
@@ -329,6 +359,10 @@ void Connection::Tick(double now) {
   }
   const double waited = now - since_;
   switch (waiting_) {
+    case Waiting::kHandshake:
+      if (waited <= options.header_s) return;
+      ++shared_.counters.timeouts;
+      return Close();
     case Waiting::kRequest:
       if (waited > options.idle_s && unsent() == 0) Close();
       return;
@@ -352,6 +386,7 @@ void Connection::Tick(double now) {
 }
 
 void Connection::CloseWhenIdle() {
+  if (waiting_ == Waiting::kHandshake) return Close();
   if (waiting_ == Waiting::kRequest) Linger();
 }
 

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,7 +17,8 @@ struct HttpShared {
   HttpOptions options;
   HttpHandler* handler = nullptr;
   HttpCounters counters = {};
-  bool closing = false;  // no further requests
+  bool closing = false;                                      // no further requests
+  std::unique_ptr<boost::asio::ssl::context> tls = nullptr;  // null: plain
 };
 
 // One client. It reads ahead while a request is answered, to see that the client goes and to take
@@ -36,8 +39,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   class Answer;  // the Responder of the request at hand
-  enum class Waiting { kRequest, kHead, kBody, kAnswer, kLinger };
+  enum class Waiting { kHandshake, kRequest, kHead, kBody, kAnswer, kLinger };
 
+  void Listen();
   void Read();
   void OnRead(const boost::system::error_code& error, size_t bytes);
   void OnEnd();
@@ -54,9 +58,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnWritten(const boost::system::error_code& error, size_t bytes);
   void Linger();
   bool ClientIsGone();
+  void EndSending();
   size_t unsent() const { return out_.size() + writing_.size() - written_; }
 
   boost::asio::ip::tcp::socket socket_;
+  std::unique_ptr<boost::asio::ssl::stream<boost::asio::ip::tcp::socket&>> tls_;
   HttpShared& shared_;
   HttpParser parser_;
   bool open_ = true;

@@ -18,10 +18,34 @@ namespace nibble::server {
 namespace {
 
 namespace asio = boost::asio;
+namespace ssl = boost::asio::ssl;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
 constexpr std::chrono::milliseconds kTick{100};
+
+Result<std::unique_ptr<ssl::context>> MakeTls(const HttpOptions& options) {
+  auto tls = std::make_unique<ssl::context>(ssl::context::tls_server);
+  error_code error;
+  tls->set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 |
+                       ssl::context::no_sslv3 | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1,
+                   error);
+  tls->use_certificate_chain_file(options.tls_cert, error);
+  if (error) {
+    return BadInput("--tls-cert: {}: no chain of certificates in PEM: {}", options.tls_cert,
+                    error.message());
+  }
+  tls->use_private_key_file(options.tls_key, ssl::context::pem, error);
+  // A key of another kind than the certificate's is taken without a word.
+  if (!error && SSL_CTX_check_private_key(tls->native_handle()) != 1) {
+    error = error_code(static_cast<int>(ERR_get_error()), asio::error::get_ssl_category());
+  }
+  if (error) {
+    return BadInput("--tls-key: {}: no private key in PEM that fits {}: {}", options.tls_key,
+                    options.tls_cert, error.message());
+  }
+  return tls;
+}
 
 }  // namespace
 
@@ -76,6 +100,7 @@ void HttpServer::Impl::RefuseConnection(tcp::socket socket) {
       {.status = 503, .message = "too many connections", .retry_after_s = 1});
   const std::string bytes = SerializeHead(response, {.keep_alive = false}) + response.body;
   error_code error;
+  if (shared.tls) return;  // there is no saying anything before a handshake
   socket.non_blocking(true, error);
   socket.write_some(asio::buffer(bytes), error);  // fits, or there is nothing to be done
   socket.shutdown(tcp::socket::shutdown_send, error);
@@ -111,6 +136,9 @@ void HttpServer::Impl::WaitForSignal() {
 Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpOptions& options,
                                                        HttpHandler& handler) {
   auto impl = std::make_unique<Impl>(options, handler);
+  if (!options.tls_cert.empty()) {
+    NIBBLE_TRY(impl->shared.tls, MakeTls(options));
+  }
   error_code error;
   tcp::resolver resolver(impl->context);
   const auto found =

@@ -15,7 +15,9 @@ namespace nibble::server {
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
-  int port = 8080;  // 0: any free one
+  int port = 8080;            // 0: any free one
+  std::string tls_cert = {};  // PEM files: of the chain and of its key; empty: no TLS
+  std::string tls_key = {};
   int max_connections = 1024;
   HttpLimits limits = {};
   size_t max_all_bodies = 256'000'000;  // of all connections together

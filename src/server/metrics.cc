@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/paging.h"
+
 namespace nibble::server {
 namespace {
 
@@ -93,6 +95,18 @@ void AddEngine(const EngineStats& stats, Page& page) {
   page.Value("kv_pages", free, ",state=\"free\"");
   page.Counter("num_preemptions_total", static_cast<double>(stats.preemptions),
                "Sequences that gave up their pages for others.");
+  page.Head("preemptions_total", "counter", "The same by what had no page.");
+  page.Value("preemptions_total", static_cast<double>(stats.preemptions_for_answers),
+             ",reason=\"answer\"");
+  page.Value("preemptions_total", static_cast<double>(stats.preemptions_for_prompts),
+             ",reason=\"prompt\"");
+  page.Head("read_bytes_total", "counter", "Bytes that steps read from memory.");
+  page.Value("read_bytes_total", stats.weight_bytes, ",kind=\"weights\"");
+  page.Value("read_bytes_total", stats.kv_bytes, ",kind=\"kv\"");
+  page.Head("read_bytes_per_step", "gauge", "The same for a step, on average.");
+  const double steps = std::max(static_cast<double>(stats.steps), 1.0);
+  page.Value("read_bytes_per_step", stats.weight_bytes / steps, ",kind=\"weights\"");
+  page.Value("read_bytes_per_step", stats.kv_bytes / steps, ",kind=\"kv\"");
   page.Counter("steps_total", static_cast<double>(stats.steps), "Steps of the engine.");
   page.Counter("step_tokens_total", static_cast<double>(stats.rows),
                "Tokens that steps computed, of prompts and answers.");
@@ -100,6 +114,29 @@ void AddEngine(const EngineStats& stats, Page& page) {
                "Sequences that began with pages of the prefix cache.");
   page.Counter("prefix_cache_hits_total", static_cast<double>(stats.cached_tokens),
                "Prompt tokens taken from the prefix cache.");
+}
+
+void AddSteps(const MetricsInput& input, double read_bytes_per_s, Page& page) {
+  if (input.steps != nullptr) {
+    page.Add("step_time_seconds", input.steps->seconds, "Seconds of a step.");
+    page.Add("iteration_tokens_total", input.steps->rows, "Tokens that a step computes.");
+  }
+  page.Gauge("read_bytes_per_second", read_bytes_per_s,
+             "Bytes of weights, keys and values per second of the steps that ran last.");
+  if (input.read_bandwidth <= 0) return;
+  page.Gauge("read_bandwidth_bytes_per_second", input.read_bandwidth,
+             "What this machine's memory gives, measured at the start.");
+  page.Gauge("bandwidth_fraction", read_bytes_per_s / input.read_bandwidth,
+             "The one as a share of the other.");
+}
+
+void AddConfig(const EnginePlan& plan, Page& page) {
+  page.Head("cache_config_info", "gauge", "How the KV cache is laid out.");
+  page.Value(
+      "cache_config_info", 1,
+      fmt::format(",block_size=\"{}\",num_gpu_blocks=\"0\",num_cpu_blocks=\"{}\","
+                  "kv_tokens=\"{}\",max_model_len=\"{}\"",
+                  kPageTokens, plan.kv_tokens / kPageTokens, plan.kv_tokens, plan.max_context));
 }
 
 void AddHttp(const MetricsInput& input, Page& page) {
@@ -118,13 +155,6 @@ void AddHttp(const MetricsInput& input, Page& page) {
 
 }  // namespace
 
-void Histogram::Add(double value) {
-  const auto at = std::ranges::lower_bound(bounds_, value);
-  ++counts_[static_cast<size_t>(at - bounds_.begin())];
-  sum_ += value;
-  ++count_;
-}
-
 Metrics::Metrics()
     : time_to_first_token(kFirstTokenBounds),
       inter_token_latency(kTokenBounds),
@@ -135,7 +165,11 @@ Metrics::Metrics()
       decode_time(kRequestBounds),
       prompt_tokens(kCountBounds),
       generation_tokens(kCountBounds),
-      params_n(kChoiceBounds) {}
+      params_n(kChoiceBounds),
+      params_max_tokens(kCountBounds),
+      most_generation_tokens(kCountBounds),
+      inference_time(kRequestBounds),
+      computed_prompt_tokens(kCountBounds) {}
 
 void Metrics::AddFinished(int choice, std::string_view reason, const Usage& usage, double e2e_s) {
   ++finished[std::string(reason)];
@@ -143,6 +177,7 @@ void Metrics::AddFinished(int choice, std::string_view reason, const Usage& usag
   queue_time.Add(usage.queue_s);
   prefill_time.Add(usage.prefill_s);
   decode_time.Add(usage.decode_s);
+  inference_time.Add(usage.prefill_s + usage.decode_s);
   generation_tokens.Add(usage.generated_tokens);
   if (usage.decode_steps > 0) time_per_output_token.Add(usage.decode_s / usage.decode_steps);
   generation_tokens_total += static_cast<uint64_t>(usage.generated_tokens);
@@ -151,6 +186,7 @@ void Metrics::AddFinished(int choice, std::string_view reason, const Usage& usag
   decode_steps_total += static_cast<uint64_t>(usage.decode_steps);
   if (choice != 0) return;
   prompt_tokens.Add(usage.prompt_tokens);
+  computed_prompt_tokens.Add(usage.prompt_tokens - usage.cached_prompt_tokens);
   prompt_tokens_total += static_cast<uint64_t>(usage.prompt_tokens);
   cached_prompt_tokens_total += static_cast<uint64_t>(usage.cached_prompt_tokens);
 }
@@ -158,10 +194,14 @@ void Metrics::AddFinished(int choice, std::string_view reason, const Usage& usag
 std::string MetricsText(const Metrics& m, const MetricsInput& input) {
   Page page(input.prefix, input.model);
   if (input.engine != nullptr) AddEngine(*input.engine, page);
+  if (input.plan != nullptr) AddConfig(*input.plan, page);
+  AddSteps(input, m.read_bytes_per_s, page);
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   page.Counter("prefix_cache_queries_total", number(m.prompt_tokens_total),
                "Prompt tokens that were looked for in the prefix cache.");
   page.Counter("prompt_tokens_total", number(m.prompt_tokens_total), "Prompt tokens.");
+  page.Counter("prompt_tokens_cached_total", number(m.cached_prompt_tokens_total),
+               "Prompt tokens that were not computed: from the prefix cache or another choice.");
   page.Counter("generation_tokens_total", number(m.generation_tokens_total), "Generated tokens.");
   page.Counters("request_success_total", "finished_reason", m.finished, "Sequences that ended.");
   page.Counters("requests_refused_total", "reason", m.refused, "Generations that were refused.");
@@ -185,12 +225,21 @@ std::string MetricsText(const Metrics& m, const MetricsInput& input) {
   page.Add("inter_token_latency_seconds", m.inter_token_latency, "Between two tokens.");
   page.Add("time_per_output_token_seconds", m.time_per_output_token,
            "Mean seconds per token behind the first, of a sequence.");
+  page.Add("request_time_per_output_token_seconds", m.time_per_output_token,
+           "The same under vLLM's later name.");
   page.Add("e2e_request_latency_seconds", m.e2e_latency, "From a request to its end.");
   page.Add("request_queue_time_seconds", m.queue_time, "From a request to its first step.");
   page.Add("request_prefill_time_seconds", m.prefill_time, "From there to the first token.");
+  page.Add("request_inference_time_seconds", m.inference_time,
+           "From its first step to its last token.");
   page.Add("request_decode_time_seconds", m.decode_time, "From there to the last token.");
   page.Add("request_prompt_tokens", m.prompt_tokens, "Tokens of a prompt.");
   page.Add("request_generation_tokens", m.generation_tokens, "Tokens of an answer.");
+  page.Add("request_max_num_generation_tokens", m.most_generation_tokens,
+           "Tokens of a prompt's longest answer.");
+  page.Add("request_prefill_kv_computed_tokens", m.computed_prompt_tokens,
+           "Prompt tokens that were computed.");
+  page.Add("request_params_max_tokens", m.params_max_tokens, "max_tokens, where it is given.");
   page.Add("request_params_n", m.params_n, "Choices that a request asks for.");
   return page.Take();
 }

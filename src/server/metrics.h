@@ -2,34 +2,17 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
+#include "server/histogram.h"
 #include "server/http_server.h"
 #include "server/recent_latencies.h"
+#include "server/step_meter.h"
 
 namespace nibble::server {
-
-// Counts of values up to ascending bounds, as Prometheus has them.
-class Histogram {
- public:
-  explicit Histogram(std::span<const double> bounds)
-      : bounds_(bounds.begin(), bounds.end()), counts_(bounds.size() + 1) {}
-  void Add(double value);
-  std::span<const double> bounds() const { return bounds_; }
-  std::span<const uint64_t> counts() const { return counts_; }  // the last: above all bounds
-  double sum() const { return sum_; }
-  uint64_t count() const { return count_; }
-
- private:
-  std::vector<double> bounds_;
-  std::vector<uint64_t> counts_;
-  double sum_ = 0;
-  uint64_t count_ = 0;
-};
 
 // What a server counts, for one thread. Names and buckets are vLLM's where it has them.
 struct Metrics {
@@ -45,6 +28,10 @@ struct Metrics {
   Histogram prompt_tokens;
   Histogram generation_tokens;
   Histogram params_n;
+  Histogram params_max_tokens;
+  Histogram most_generation_tokens;  // of a request's longest answer
+  Histogram inference_time;
+  Histogram computed_prompt_tokens;
 
   uint64_t prompt_tokens_total = 0;
   uint64_t cached_prompt_tokens_total = 0;
@@ -52,6 +39,7 @@ struct Metrics {
   double decode_weight_bytes_total = 0;
   double decode_kv_bytes_total = 0;
   uint64_t decode_steps_total = 0;
+  double read_bytes_per_s = 0;  // while steps ran, over the last second in which any did
   std::map<std::string, uint64_t> finished;   // by reason
   std::map<std::string, uint64_t> refused;    // generations, by reason
   std::map<std::string, uint64_t> by_key;     // generations, by the name of their key
@@ -68,6 +56,9 @@ struct MetricsInput {
   std::string prefix;  // "nibble" or "vllm"
   std::string model;
   const EngineStats* engine = nullptr;  // null while loading
+  const EnginePlan* plan = nullptr;
+  const StepMeter::Histograms* steps = nullptr;
+  double read_bandwidth = 0;  // bytes per second that the machine reads; 0: not measured
   size_t weight_bytes_per_step = 0;
   int64_t queued_tokens = 0;
   HttpCounters http = {};

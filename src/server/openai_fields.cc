@@ -42,8 +42,9 @@ constexpr std::array<std::string_view, 21> kCommon = {"model",
                                                       "stream_options",
                                                       "max_completion_tokens",
                                                       "response_format"};
-constexpr std::array<std::string_view, 4> kOfChat = {
-    "messages", "top_logprobs", "chat_template_kwargs", "add_generation_prompt"};
+constexpr std::array<std::string_view, 6> kOfChat = {
+    "messages",   "top_logprobs",    "chat_template_kwargs", "add_generation_prompt",
+    "truncation", "reasoning_format"};
 constexpr std::array<std::string_view, 4> kOfCompletions = {"prompt", "best_of", "echo",
                                                             "top_logprobs"};
 // Would change the answer: fine as long as they ask for nothing.
@@ -74,7 +75,9 @@ constexpr std::array<std::string_view, 26> kUnsupported = {"tools",
                                                            "tfs_z",
                                                            "logits_processors"};
 
-bool Contains(std::span<const std::string_view> names, std::string_view name) {
+using Names = std::span<const std::string_view>;
+
+bool Contains(Names names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
@@ -164,7 +167,7 @@ Status CheckMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& cont
   const bool chat = endpoint == Endpoint::kChatCompletions;
   for (const auto& [key, value] : members) {
     if (value.is_null() || Contains(kIgnored, key) || Contains(kCommon, key)) continue;
-    if (Contains(chat ? std::span(kOfChat) : std::span(kOfCompletions), key)) continue;
+    if (Contains(chat ? Names(kOfChat) : Names(kOfCompletions), key)) continue;
     if (Contains(kUnsupported, key)) {
       if (!AsksForNothing(value)) return BadInput("'{}' is not supported", key);
     } else if (key == "modalities") {
@@ -272,14 +275,35 @@ Status ReadCounts(Endpoint endpoint, JsonValue body, const OpenAiContext& contex
                     most);
   }
   // OpenAI's completions end after 16 tokens unless they say otherwise.
+  const int limit = context.limits.max_tokens;
   request.max_tokens = context.max_tokens.value_or(endpoint == Endpoint::kCompletions ? 16 : -1);
+  if (limit > 0) request.max_tokens = std::min(request.max_tokens, limit);
   NIBBLE_RETURN_IF_ERROR(set("max_tokens", request.max_tokens));
   NIBBLE_RETURN_IF_ERROR(set("max_completion_tokens", request.max_tokens));
-  const int limit = context.limits.max_tokens;
   if (limit > 0 && request.max_tokens > limit) {
     return BadInput("max_tokens is {}, expected at most {}", request.max_tokens, limit);
   }
   if (limit > 0 && request.max_tokens < 0) request.max_tokens = limit;
+  return {};
+}
+
+Status ReadChat(JsonValue body, const OpenAiContext& context, OpenAiRequest& out) {
+  NIBBLE_TRY(const std::string_view truncation, body.GetStringOr("truncation", "disabled"));
+  if (truncation != "disabled" && truncation != "auto") {
+    return BadInput("'truncation': expected \"auto\" or \"disabled\", found {}",
+                    QuoteJson(truncation));
+  }
+  out.drop_turns = truncation == "auto";
+  if (out.drop_turns && context.limits.max_context <= 0) {
+    return BadInput("'truncation': \"auto\" is not supported here");
+  }
+  NIBBLE_TRY(const std::string_view format, body.GetStringOr("reasoning_format", "auto"));
+  if (format != "auto" && format != "deepseek" && format != "none") {
+    return BadInput("'reasoning_format': expected \"auto\", \"deepseek\" or \"none\", found {}",
+                    QuoteJson(format));
+  }
+  if (format == "none" || context.chat == nullptr) return {};
+  out.reasoning = FindReasoning(context.chat->source(), "");
   return {};
 }
 

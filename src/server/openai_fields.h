@@ -27,6 +27,8 @@ Status ReadLogprobs(Endpoint endpoint, JsonValue body, const OpenAiLimits& limit
 // n, best_of, priority, max_tokens, max_completion_tokens, ignore_eos.
 Status ReadCounts(Endpoint endpoint, JsonValue body, const OpenAiContext& context,
                   Request& request);
+// truncation, reasoning_format.
+Status ReadChat(JsonValue body, const OpenAiContext& context, OpenAiRequest& out);
 // stream, stream_options, echo.
 Status ReadDelivery(Endpoint endpoint, JsonValue body, OpenAiRequest& out);
 

@@ -34,8 +34,8 @@ Result<std::string> ContentText(JsonValue content) {
   return text;
 }
 
-// The messages with contents as text, as JSON.
-Result<std::string> PlainMessages(JsonValue body) {
+// The messages with contents as text.
+Result<Json> PlainMessages(JsonValue body) {
   NIBBLE_TRY(const JsonValue messages, body.Get("messages"));
   const auto list = messages.AsArray();
   if (!list || list->empty()) return BadInput("'messages': expected a non-empty array");
@@ -56,7 +56,22 @@ Result<std::string> PlainMessages(JsonValue body) {
     copy["content"] = *text;
     out.push_back(std::move(copy));
   }
-  return DumpJson(out);
+  return out;
+}
+
+Result<std::string> Render(JsonValue body, const Json& messages, const ChatTemplate& chat) {
+  ChatOptions options;
+  if (const auto given = body.Find("chat_template_kwargs"); given && !given->is_null()) {
+    if (!given->is_object()) {
+      return BadInput("'chat_template_kwargs': expected an object, found {}",
+                      JsonKindName(given->kind()));
+    }
+    options.extra_json = given->ToString();
+  }
+  NIBBLE_TRY(options.add_generation_prompt, body.GetBoolOr("add_generation_prompt", true));
+  auto text = chat.Apply(DumpJson(messages), options);
+  if (!text) return Within("'messages'", text.error());
+  return text;
 }
 
 struct Prompts {
@@ -64,13 +79,88 @@ struct Prompts {
   std::string text;                       // of all that were text
 };
 
-Result<Prompts> ReadMessages(JsonValue body, const OpenAiContext& context) {
+Status CheckChat(const ChatTemplate* chat) {
+  if (chat != nullptr) return {};
+  return BadInput("the model has no chat template; use /v1/completions or --chat-template");
+}
+
+Result<Prompts> Encoded(std::string text, const Tokenizer& tokenizer) {
+  NIBBLE_TRY(auto ids, tokenizer.Encode(text, {.add_special = false, .parse_special = true}));
   Prompts out;
-  NIBBLE_TRY(out.text, RenderMessages(body, context.chat));
-  NIBBLE_TRY(auto ids,
-             context.tokenizer->Encode(out.text, {.add_special = false, .parse_special = true}));
+  out.text = std::move(text);
   out.ids.push_back(std::move(ids));
   return out;
+}
+
+// Where turns begin that may be dropped: at messages of users, behind those of the system that
+// stand first, but not at the last one.
+std::vector<size_t> TurnsOf(const Json& messages) {
+  std::vector<size_t> turns;
+  size_t first = 0;
+  const auto is = [&](size_t i, const char* role) {
+    const auto found = messages[i].find("role");
+    return found != messages[i].end() && found->is_string() && *found == role;
+  };
+  while (first < messages.size() && (is(first, "system") || is(first, "developer"))) {
+    ++first;
+  }
+  for (size_t i = first; i < messages.size(); ++i) {
+    if (i == first || is(i, "user")) turns.push_back(i);
+  }
+  return turns;
+}
+
+Json WithoutTurns(const Json& messages, size_t first, size_t end) {
+  Json out = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (i < first || i >= end) out.push_back(messages[i]);
+  }
+  return out;
+}
+
+// Drops as few of the oldest turns as let prompt and answer fit. An answer whose length is not
+// given gets a quarter of the context.
+Result<Prompts> DropTurns(JsonValue body, const Json& messages, const OpenAiContext& context,
+                          OpenAiRequest& out) {
+  const int context_tokens = context.limits.max_context;
+  const int answer = out.request.max_tokens >= 0 ? out.request.max_tokens : context_tokens / 4;
+  const std::vector<size_t> turns = TurnsOf(messages);
+  const auto without = [&](size_t dropped) -> Result<Prompts> {
+    const size_t end = dropped == 0 ? 0 : turns[dropped];
+    const size_t first = dropped == 0 ? 0 : turns[0];
+    out.dropped_messages = static_cast<int>(end - first);
+    NIBBLE_TRY(std::string text, Render(body, WithoutTurns(messages, first, end), *context.chat));
+    return Encoded(std::move(text), *context.tokenizer);
+  };
+  const auto fits = [&](const Prompts& prompts) {
+    return std::ssize(prompts.ids.front()) + answer <= context_tokens;
+  };
+  NIBBLE_TRY(Prompts all, without(0));
+  if (fits(all) || turns.size() < 2) return all;
+  // A template is rendered once for each halving, whatever the number of turns.
+  size_t low = 0, high = turns.size() - 1;  // low does not fit
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    NIBBLE_TRY(const Prompts tried, without(middle));
+    (fits(tried) ? high : low) = middle;
+  }
+  return without(high);
+}
+
+Result<Prompts> ReadMessages(JsonValue body, const OpenAiContext& context, OpenAiRequest& out) {
+  NIBBLE_RETURN_IF_ERROR(CheckChat(context.chat));
+  NIBBLE_TRY(const Json messages, PlainMessages(body));
+  Result<Prompts> prompts;
+  if (out.drop_turns) {
+    prompts = DropTurns(body, messages, context, out);
+  } else {
+    NIBBLE_TRY(std::string text, Render(body, messages, *context.chat));
+    prompts = Encoded(std::move(text), *context.tokenizer);
+  }
+  if (prompts && out.reasoning) {
+    out.reasoning = FindReasoning(context.chat->source(), prompts->text);
+  }
+  return prompts;
 }
 
 Result<std::vector<TokenId>> ReadIds(const JsonArray& list) {
@@ -179,6 +269,9 @@ Result<OpenAiRequest> ReadMembers(Endpoint endpoint, JsonValue body, const OpenA
   NIBBLE_RETURN_IF_ERROR(ReadLogprobs(endpoint, body, context.limits, request));
   NIBBLE_RETURN_IF_ERROR(ReadCounts(endpoint, body, context, request));
   if (context.live) NIBBLE_RETURN_IF_ERROR(ReadDelivery(endpoint, body, out));
+  if (endpoint == Endpoint::kChatCompletions) {
+    NIBBLE_RETURN_IF_ERROR(ReadChat(body, context, out));
+  }
   NIBBLE_RETURN_IF_ERROR(CheckEcho(out));
   if (const auto seed = body.Find("seed"); seed && !seed->is_null()) {
     const auto number = seed->AsInt();
@@ -192,29 +285,16 @@ Result<OpenAiRequest> ReadMembers(Endpoint endpoint, JsonValue body, const OpenA
 }  // namespace
 
 Result<std::string> RenderMessages(JsonValue body, const ChatTemplate* chat) {
-  if (chat == nullptr) {
-    return BadInput("the model has no chat template; use /v1/completions or --chat-template");
-  }
-  NIBBLE_TRY(const std::string messages, PlainMessages(body));
-  ChatOptions options;
-  if (const auto given = body.Find("chat_template_kwargs"); given && !given->is_null()) {
-    if (!given->is_object()) {
-      return BadInput("'chat_template_kwargs': expected an object, found {}",
-                      JsonKindName(given->kind()));
-    }
-    options.extra_json = given->ToString();
-  }
-  NIBBLE_TRY(options.add_generation_prompt, body.GetBoolOr("add_generation_prompt", true));
-  auto text = chat->Apply(messages, options);
-  if (!text) return Within("'messages'", text.error());
-  return text;
+  NIBBLE_RETURN_IF_ERROR(CheckChat(chat));
+  NIBBLE_TRY(const Json messages, PlainMessages(body));
+  return Render(body, messages, *chat);
 }
 
 ApiResult<OpenAiRequest> ReadOpenAiRequest(Endpoint endpoint, JsonValue body,
                                            const OpenAiContext& context) {
   auto out = ReadMembers(endpoint, body, context);
   if (!out) return std::unexpected(ApiErrorOf(out.error()));
-  auto prompts = endpoint == Endpoint::kChatCompletions ? ReadMessages(body, context)
+  auto prompts = endpoint == Endpoint::kChatCompletions ? ReadMessages(body, context, *out)
                                                         : ReadPrompts(body, context);
   if (!prompts) return std::unexpected(ApiErrorOf(prompts.error()));
   if (const auto fits = CheckLengths(*out, *prompts, context.limits.max_context); !fits) {

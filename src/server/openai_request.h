@@ -9,6 +9,7 @@
 #include "engine/check_request.h"
 #include "engine/request.h"
 #include "server/api_error.h"
+#include "server/reasoning.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -26,7 +27,11 @@ struct OpenAiRequest {
   // Of live requests.
   std::vector<std::vector<TokenId>> more_prompts;  // behind the first, in order
   bool stream = false;
-  bool stream_usage = false;         // a last chunk with the usage
+  bool stream_usage = false;  // a last chunk with the usage
+  // Chat: what the template puts around reasoning, which is then a member of its own.
+  std::optional<ReasoningMarks> reasoning;
+  bool drop_turns = false;  // chat: the oldest turns go when they do not fit
+  int dropped_messages = 0;
   bool echo = false;                 // completions: the prompt is part of the text
   std::vector<std::string> ignored;  // members that nobody knows, for a warning
   std::string prompt_text;           // as rendered, for --log-prompts; empty where ids were given

@@ -73,6 +73,18 @@ Json CompletionLogprobs(const Tokenizer& tokenizer, const TokenSpans& spans, siz
   return out;
 }
 
+Json ChatMessageJson(const OpenAiRequest& request, const std::string& text) {
+  if (!request.reasoning) return {{"role", "assistant"}, {"content", text}};
+  ReasoningSplitter splitter(*request.reasoning);
+  ReasoningSplitter::Parts parts = splitter.Add(text);
+  ReasoningSplitter::Parts rest = splitter.End();
+  parts.reasoning += rest.reasoning;
+  parts.text += rest.text;
+  Json out = {{"role", "assistant"}, {"content", std::move(parts.text)}};
+  if (!parts.reasoning.empty()) out["reasoning_content"] = std::move(parts.reasoning);
+  return out;
+}
+
 Json Choice(const OpenAiRequest& request, const Tokenizer& tokenizer, const PromptAnswers& prompt,
             size_t choice) {
   const Answer& answer = prompt.answers[choice];
@@ -80,7 +92,7 @@ Json Choice(const OpenAiRequest& request, const Tokenizer& tokenizer, const Prom
   Json out;
   out["index"] = nullptr;  // the caller's
   if (chat) {
-    out["message"] = {{"role", "assistant"}, {"content", answer.text}};
+    out["message"] = ChatMessageJson(request, answer.text);
   } else {
     out["text"] = prompt.echo + answer.text;
   }
@@ -145,6 +157,7 @@ Json OpenAiResponse(const OpenAiRequest& request, const ResponseName& name,
     }
   }
   out["usage"] = UsageJson(counts, name.live);
+  if (request.dropped_messages > 0) out["dropped_messages"] = request.dropped_messages;
   return out;
 }
 
@@ -153,14 +166,19 @@ ChunkWriter::ChunkWriter(const OpenAiRequest& request, const ResponseName& name,
     : chat_(request.endpoint == Endpoint::kChatCompletions),
       logprobs_(request.request.logprobs >= 0),
       usage_(request.stream_usage),
-      tokenizer_(tokenizer) {
+      tokenizer_(tokenizer),
+      reasoning_(request.reasoning) {
   head_ = "data: {\"id\":\"";
   head_ += (chat_ ? "chatcmpl-" : "cmpl-") + name.id + "\",\"object\":\"";
   head_ += chat_ ? "chat.completion.chunk" : "text_completion";
   head_ += "\",\"created\":" + std::to_string(name.created) + ",\"model\":";
   AppendJsonString(name.model, head_);
   head_ += ",\"choices\":[";
-  tail_ = usage_ ? "],\"usage\":null}\n\n" : "]}\n\n";
+  tail_ = usage_ ? "],\"usage\":null" : "]";
+  if (request.dropped_messages > 0) {
+    tail_ += ",\"dropped_messages\":" + std::to_string(request.dropped_messages);
+  }
+  tail_ += "}\n\n";
 }
 
 std::string ChunkWriter::Chunk(int index, std::string_view text, const Json* logprobs,
@@ -184,6 +202,33 @@ std::string ChunkWriter::Chunk(int index, std::string_view text, const Json* log
   return out + "}" + tail_;
 }
 
+std::string ChunkWriter::ChatChunks(int index, const ReasoningSplitter::Parts& parts,
+                                    const Json* logprobs) const {
+  std::string out;
+  if (!parts.reasoning.empty()) {
+    out = head_ + "{\"index\":" + std::to_string(index) + ",\"delta\":{\"reasoning_content\":";
+    AppendJsonString(parts.reasoning, out);
+    out += "},\"logprobs\":" + (logprobs == nullptr ? "null" : DumpJson(*logprobs));
+    out += ",\"finish_reason\":null}" + tail_;
+    logprobs = nullptr;  // said
+  }
+  if (parts.text.empty() && logprobs == nullptr) return out;
+  return out + Chunk(index, parts.text, logprobs, "");
+}
+
+ReasoningSplitter::Parts ChunkWriter::Split(int index, std::string_view text, bool end) {
+  if (!reasoning_) return {.reasoning = "", .text = std::string(text)};
+  while (splitters_.size() <= static_cast<size_t>(index)) splitters_.emplace_back(*reasoning_);
+  ReasoningSplitter& splitter = splitters_[static_cast<size_t>(index)];
+  ReasoningSplitter::Parts parts = splitter.Add(text);
+  if (end) {
+    const ReasoningSplitter::Parts rest = splitter.End();
+    parts.reasoning += rest.reasoning;
+    parts.text += rest.text;
+  }
+  return parts;
+}
+
 std::string ChunkWriter::First(int index, const PromptAnswers& echo) {
   if (chat_) {
     return head_ + "{\"index\":" + std::to_string(index) +
@@ -200,21 +245,25 @@ std::string ChunkWriter::First(int index, const PromptAnswers& echo) {
 }
 
 std::string ChunkWriter::Token(int index, const TokenEvent& token) {
-  if (!logprobs_) return token.text.empty() ? "" : Chunk(index, token.text, nullptr, "");
+  if (!logprobs_) {
+    if (token.text.empty()) return "";
+    if (reasoning_) return ChatChunks(index, Split(index, token.text, false), nullptr);
+    return Chunk(index, token.text, nullptr, "");
+  }
   const std::span one(&token, 1);
   const auto at = static_cast<size_t>(index);
   if (offsets_.size() <= at) offsets_.resize(at + 1);
   const Json logprobs = chat_ ? ChatLogprobs(tokenizer_, one)
                               : CompletionLogprobs(tokenizer_, {{}, one}, offsets_[at]);
+  if (reasoning_) return ChatChunks(index, Split(index, token.text, false), &logprobs);
   return Chunk(index, token.text, &logprobs, "");
 }
 
-std::string ChunkWriter::Finish(int index, const FinishEvent& finish) const {
+std::string ChunkWriter::Finish(int index, const FinishEvent& finish) {
   const std::string_view reason = FinishReasonName(finish.reason);
   if (!chat_) return Chunk(index, finish.text, nullptr, reason);
-  std::string out;
-  if (!finish.text.empty()) out = Chunk(index, finish.text, nullptr, "");
-  return out + Chunk(index, "", nullptr, reason);
+  return ChatChunks(index, Split(index, finish.text, true), nullptr) +
+         Chunk(index, "", nullptr, reason);
 }
 
 std::string ChunkWriter::End(const TokenCounts& counts) const {

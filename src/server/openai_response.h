@@ -7,6 +7,7 @@
 #include "engine/event_stream.h"
 #include "server/json_text.h"
 #include "server/openai_request.h"
+#include "server/reasoning.h"
 
 namespace nibble::server {
 
@@ -56,13 +57,17 @@ class ChunkWriter {
   // A token with its text; empty when there is nothing to say.
   std::string Token(int index, const TokenEvent& token);
   // The rest of the text and the reason.
-  std::string Finish(int index, const FinishEvent& finish) const;
+  std::string Finish(int index, const FinishEvent& finish);
   // The usage, when it is asked for, and [DONE].
   std::string End(const TokenCounts& counts) const;
 
  private:
   std::string Chunk(int index, std::string_view text, const Json* logprobs,
                     std::string_view reason) const;
+  // A chat's: its reasoning and its text have a chunk each.
+  std::string ChatChunks(int index, const ReasoningSplitter::Parts& parts,
+                         const Json* logprobs) const;
+  ReasoningSplitter::Parts Split(int index, std::string_view text, bool end);
 
   bool chat_;
   bool logprobs_;
@@ -71,6 +76,8 @@ class ChunkWriter {
   std::string tail_;  // behind the choices
   const Tokenizer& tokenizer_;
   std::vector<size_t> offsets_;  // per choice: characters of the tokens so far
+  std::optional<ReasoningMarks> reasoning_;
+  std::vector<ReasoningSplitter> splitters_;  // per choice, where there is reasoning
 };
 
 // "data: {…}" of an error in the middle of a stream, and [DONE].

@@ -16,6 +16,12 @@
 #include "server/plan_route.h"
 #include "server/text_routes.h"
 
+namespace nibble {
+
+extern const std::string_view kOpenApi;  // openapi.json
+
+}  // namespace nibble
+
 namespace nibble::server {
 namespace {
 
@@ -24,19 +30,13 @@ struct Route {
   bool post = false;
 };
 constexpr std::array kRoutes = {
-    Route{"/health", false},
-    Route{"/status", false},
-    Route{"/metrics", false},
-    Route{"/v1/models", false},
-    Route{"/v1/completions", true},
-    Route{"/v1/chat/completions", true},
-    Route{"/plan", false},
-    Route{"/tokenize", true},
-    Route{"/detokenize", true},
-    Route{"/apply-template", true},
-    Route{"/cards", false},
-    Route{"/learn/weights", false},
-    Route{"/learn/attention", false},
+    Route{"/health", false},        Route{"/status", false},
+    Route{"/metrics", false},       Route{"/v1/models", false},
+    Route{"/v1/completions", true}, Route{"/v1/chat/completions", true},
+    Route{"/plan", false},          Route{"/openapi.json", false},
+    Route{"/tokenize", true},       Route{"/detokenize", true},
+    Route{"/apply-template", true}, Route{"/cards", false},
+    Route{"/learn/weights", false}, Route{"/learn/attention", false},
 };
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr double kSampleS = 1;
@@ -66,6 +66,30 @@ std::string_view PresentedKey(const HttpRequest& request) {
   return request.Header("x-api-key");
 }
 
+// The last steps and what each computed, newest last.
+Json StepsJson(const StepMeter& meter) {
+  constexpr size_t kMost = 16;
+  Json out = Json::array();
+  for (const StepRecord& step : meter.Last(kMost)) {
+    Json spans = Json::array();
+    for (const StepRecord::Span& span : step.spans) {
+      spans.push_back({{"request", span.request.value()},
+                       {"choice", span.choice},
+                       {"first", span.first},
+                       {"rows", span.rows},
+                       {"answer", span.answer}});
+    }
+    out.push_back({{"step", step.number},
+                   {"seconds", step.seconds},
+                   {"price_s", step.price_s},
+                   {"rows", step.rows},
+                   {"weight_bytes", step.weight_bytes},
+                   {"kv_bytes", step.kv_bytes},
+                   {"spans", std::move(spans)}});
+  }
+  return out;
+}
+
 }  // namespace
 
 Service::Service(ServiceOptions options)
@@ -93,6 +117,10 @@ void Service::DropJobs() {
 }
 
 void Service::SetPlan(const EnginePlan& plan) { plan_ = plan; }
+
+void Service::SetReadBandwidth(double bandwidth) {
+  server_->Post([this, bandwidth] { read_bandwidth_ = bandwidth; });
+}
 
 void Service::SetEngine(Engine& engine, const ChatTemplate* chat) {
   server_->Post([this, &engine, chat] {
@@ -164,7 +192,8 @@ void Service::Decorate(HttpResponse& response) {
   if (options_.cors_origin.empty()) return;
   response.headers.emplace_back("Access-Control-Allow-Origin", options_.cors_origin);
   response.headers.emplace_back("Access-Control-Expose-Headers",
-                                "X-Request-Id, X-Nibble-Seed, X-Nibble-Warning, Retry-After");
+                                "X-Request-Id, X-Nibble-Seed, X-Nibble-Warning, "
+                                "X-Nibble-Dropped-Messages, Retry-After");
   response.headers.emplace_back("Vary", "Origin");
 }
 
@@ -215,6 +244,11 @@ HttpResponse Service::Get(const HttpRequest& request) {
     const auto plan = AnswerPlan(request.query, options_.plan);
     return plan ? Reply(*plan) : Refusal(plan.error());
   }
+  if (request.path == "/openapi.json") {
+    HttpResponse response{.body = std::string(kOpenApi)};
+    Decorate(response);
+    return response;
+  }
   return Models(request.path);
 }
 
@@ -249,6 +283,14 @@ HttpResponse Service::Status() {
                      {"steps", stats.steps},
                      {"step_tokens", stats.rows},
                      {"preemptions", stats.preemptions},
+                     {"preemptions_for_answers", stats.preemptions_for_answers},
+                     {"preemptions_for_prompts", stats.preemptions_for_prompts},
+                     {"sampled_tokens", stats.sampled},
+                     {"step_s", stats.step_s},
+                     {"weight_bytes", stats.weight_bytes},
+                     {"kv_bytes", stats.kv_bytes},
+                     {"read_bytes_per_s", metrics_.read_bytes_per_s},
+                     {"read_bandwidth", read_bandwidth_},
                      {"prefix_hits", stats.prefix_hits},
                      {"cached_tokens", stats.cached_tokens},
                      {"threads", engine_->threads()},
@@ -267,6 +309,7 @@ HttpResponse Service::Status() {
   out["latency"] = {{"window_s", kRecentS},
                     {"ttft_s", percentiles(metrics_.recent_first_token)},
                     {"itl_s", percentiles(metrics_.recent_inter_token)}};
+  if (options_.steps != nullptr) out["steps"] = StepsJson(*options_.steps);
   const HttpCounters& http = server_->counters();
   out["queue"] = {{"requests", jobs_.size()},
                   {"prompt_tokens", queued_tokens_.load()},
@@ -286,9 +329,16 @@ HttpResponse Service::Status() {
 HttpResponse Service::MetricsPage() {
   MetricsInput input{.prefix = options_.metrics_prefix, .model = options_.names.front()};
   EngineStats stats;
+  std::optional<StepMeter::Histograms> steps;
+  if (options_.steps != nullptr) {
+    steps = options_.steps->histograms();
+    input.steps = &*steps;
+  }
+  input.read_bandwidth = read_bandwidth_;
   if (engine_ != nullptr) {
     stats = engine_->Stats();
     input.engine = &stats;
+    input.plan = &plan_;
     input.weight_bytes_per_step = engine_->WeightBytesPerStep();
   }
   input.queued_tokens = queued_tokens_;
@@ -398,6 +448,7 @@ void Service::Handle(HttpRequest request, std::shared_ptr<Responder> responder) 
                  .queued_tokens = &queued_tokens_,
                  .max_queued_tokens = options_.max_queued_tokens,
                  .log_prompts = options_.log_prompts,
+                 .trace = options_.trace,
                  .decorate = [this](HttpResponse& response) { Decorate(response); },
                  .on_done =
                      [this](const GenerationJob* job) {
@@ -484,15 +535,26 @@ void Service::SendError(Responder& responder, ApiError error, const std::string&
   responder.Send(Refusal(error));
 }
 
+void Service::Sample(double now) {
+  EngineStats stats = engine_->Stats();
+  meter_.Sample(now, static_cast<int64_t>(metrics_.e2e_latency.count()), stats.rows,
+                stats.running > 0);
+  const double seconds = stats.step_s - sampled_stats_.step_s;
+  if (seconds > 0) {
+    metrics_.read_bytes_per_s = (stats.weight_bytes - sampled_stats_.weight_bytes + stats.kv_bytes -
+                                 sampled_stats_.kv_bytes) /
+                                seconds;
+  }
+  sampled_stats_ = std::move(stats);
+  sampled_s_ = now;
+}
+
 void Service::Tick() {
   const double now = MonotonicSeconds();
   const auto jobs = jobs_;  // they may leave meanwhile
   for (const auto& job : jobs) job->KeepAlive(now, options_.comment_s);
   if (engine_ != nullptr && now - sampled_s_ >= kSampleS) {
-    const EngineStats stats = engine_->Stats();
-    meter_.Sample(now, static_cast<int64_t>(metrics_.e2e_latency.count()), stats.rows,
-                  stats.running > 0);
-    sampled_s_ = now;
+    Sample(now);
   }
   if (!draining_) return;
   if (jobs_.empty() && asked_ == 0 && server_->counters().connections == 0) return server_->Stop();

@@ -16,6 +16,8 @@
 #include "server/http_server.h"
 #include "server/load_meter.h"
 #include "server/metrics.h"
+#include "server/request_trace.h"
+#include "server/step_meter.h"
 #include "server/workers.h"
 #include "tokenizer/chat_template.h"
 
@@ -41,6 +43,8 @@ struct ServiceOptions {
   std::filesystem::path model_dir;  // whose cards /cards tells
   int workers = 2;
   PlanSources plan = TableSources();  // what /plan may name
+  RequestTrace* trace = nullptr;      // outlives the service, as all pointers here
+  const StepMeter* steps = nullptr;   // what the engine's steps are told to
 };
 
 // The OpenAI interface over an engine: what is asked at which path, who may, and what is answered
@@ -54,6 +58,8 @@ class Service : public HttpHandler {
   void Attach(HttpServer& server);
   // What loading is going to take, for its progress.
   void SetPlan(const EnginePlan& plan);
+  // Bytes per second that the machine reads; 0: not known. Any thread.
+  void SetReadBandwidth(double bandwidth);
   // The model is there. Both outlive the server's Run. Any thread.
   void SetEngine(Engine& engine, const ChatTemplate* chat);
   // Behind the server's Run, in this order, while the server is still there: nothing more is asked
@@ -96,6 +102,7 @@ class Service : public HttpHandler {
 
   void Begin(const std::shared_ptr<GenerationJob>& job);
   void SendError(Responder& responder, ApiError error, const std::string& path);
+  void Sample(double now);
   uint64_t NextRandom();
 
   ServiceOptions options_;
@@ -110,6 +117,8 @@ class Service : public HttpHandler {
   Metrics metrics_;
   LoadMeter meter_;
   double sampled_s_ = 0;
+  EngineStats sampled_stats_;
+  double read_bandwidth_ = 0;
   std::atomic<int64_t> queued_tokens_ = 0;
   std::unique_ptr<EventHub> hub_;
   std::set<std::shared_ptr<GenerationJob>> jobs_;

@@ -110,7 +110,7 @@ class Server:
 
     def _find_port(self):
         for line in list(self.lines):
-            found = re.search(r"listening on http://\S+:(\d+)", line)
+            found = re.search(r"listening on https?://\S+:(\d+)", line)
             if found:
                 return int(found.group(1))
         return None
@@ -253,12 +253,13 @@ class ServerTest(unittest.TestCase):
         return json.loads(done.stdout)
 
 
-def python_with_packages():
-    """The interpreter that has the clients, or the test is skipped (and fails in CI)."""
+def python_with_packages(*packages):
+    """The interpreter that has them, or the test is skipped (and fails in CI)."""
     path = os.environ.get("NIBBLE_PYTHON", sys.executable)
-    done = subprocess.run([path, "-c", "import openai, prometheus_client"], capture_output=True)
+    packages = packages or ("openai", "prometheus_client")
+    done = subprocess.run([path, "-c", "import " + ", ".join(packages)], capture_output=True)
     if done.returncode == 0:
         return path
     if os.environ.get("NIBBLE_REQUIRE_SHARED"):
-        raise AssertionError("NIBBLE_PYTHON has no openai or prometheus_client")
-    raise unittest.SkipTest("skipped: NIBBLE_PYTHON names no Python with openai")
+        raise AssertionError(f"NIBBLE_PYTHON has not all of {packages}")
+    raise unittest.SkipTest(f"skipped: NIBBLE_PYTHON names no Python with {packages}")

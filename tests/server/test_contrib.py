@@ -1,0 +1,186 @@
+"""What lies in contrib/ fits the program: names of metrics, flags, packages; nginx before two
+servers, one of which is killed."""
+
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from server_support import (BINARY, PATIENCE, SOURCE, Server, ServerTest, post_bytes, read_all,
+                            wait_for, write_long_model)
+
+CONTRIB = SOURCE / "contrib"
+
+
+def need(program):
+    found = shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+    if not found:
+        if os.environ.get("NIBBLE_REQUIRE_SHARED"):
+            raise AssertionError(f"{program} is not installed")
+        raise unittest.SkipTest(f"skipped: {program} is not installed")
+    return found
+
+
+class Grafana(ServerTest):
+    arguments = ("--read-bandwidth", "10GB")
+
+    def test_every_metric_of_the_dashboard_exists(self):
+        text = (CONTRIB / "grafana/nibble.json").read_text()
+        dashboard = json.loads(text)
+        names = set(re.findall(r"nibble:(\w+)", text))
+        live = self.server.get("/metrics").body.decode()
+        types = dict(re.findall(r"# TYPE nibble:(\S+) (\S+)", live))
+        for name in sorted(names):
+            base = re.sub("_bucket$", "", name)
+            self.assertIn(base, types, f"the dashboard asks for {name}")
+            self.assertEqual(name.endswith("_bucket"), types[base] == "histogram", name)
+        self.assertGreater(len(names), 25)
+        labels = set(re.findall(r"by \((\w+)\)", text)) - {"le"}
+        for label in labels:
+            self.assertIn(label, ("kind", "state", "reason", "finished_reason", "status", "key"))
+        ids = [panel["id"] for panel in dashboard["panels"]]
+        self.assertEqual(len(ids), len(set(ids)))
+        for panel in dashboard["panels"]:
+            self.assertTrue(panel["targets"], panel["title"])
+
+
+class Files(unittest.TestCase):
+    def test_flags_exist(self):
+        help_text = subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True,
+                                   timeout=PATIENCE).stdout
+        for path in ("systemd/nibble.service", "docker/Dockerfile"):
+            text = (CONTRIB / path).read_text()
+            text = "\n".join(re.findall(r"nibble serve .*(?:\\\n.*)*", text))
+            for flag in re.findall(r"--[a-z-]+", text):
+                self.assertIn(flag, help_text, path)
+
+    def test_the_image_has_the_packages(self):
+        steps = (SOURCE / "tools/steps.sh").read_text()
+        packages = re.search(r"build_packages=\(([^)]*)\)", steps).group(1).split()
+        image = (CONTRIB / "docker/Dockerfile").read_text()
+        for package in packages:
+            self.assertRegex(image, rf"(?<!\S){re.escape(package)}(?!\S)")
+
+    def test_the_unit_is_one(self):
+        analyze = need("systemd-analyze")
+        unit = (CONTRIB / "systemd/nibble.service").read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "nibble.service"
+            # The manual page and the program may not be installed here.
+            unit = unit.replace("/usr/bin/nibble", BINARY).replace("Documentation=", "#")
+            path.write_text(unit)
+            done = subprocess.run([analyze, "verify", str(path)], capture_output=True, text=True,
+                                  timeout=PATIENCE)
+        about = [line for line in done.stderr.splitlines() if "nibble.service" in line]
+        self.assertEqual(about, [])
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Nginx(unittest.TestCase):
+    def setUp(self):
+        program = need("nginx")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "m").mkdir()
+        model = write_long_model(self.folder / "m")
+        self.servers = [Server(model, "--max-seqs", 4) for _ in range(2)]
+        for server in self.servers:
+            self.addCleanup(server.stop)
+        self.start_nginx(program)
+
+    def start_nginx(self, program):
+        conf = (CONTRIB / "nginx/nibble.conf").read_text()
+        [self.port] = free_ports(1)
+        for old, new in (("listen 8080", f"listen 127.0.0.1:{self.port}"),
+                         ("127.0.0.1:8081", f"127.0.0.1:{self.servers[0].port}"),
+                         ("127.0.0.1:8082", f"127.0.0.1:{self.servers[1].port}")):
+            self.assertEqual(conf.count(old), 1, old)
+            conf = conf.replace(old, new)
+        (self.folder / "nibble.conf").write_text(conf)
+        temporary = "".join(f"{name}_temp_path {self.folder}/{name};\n" for name in
+                            ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        (self.folder / "nginx.conf").write_text(
+            f"daemon off;\nmaster_process off;\npid {self.folder}/pid;\nerror_log stderr warn;\n"
+            f"events {{}}\nhttp {{\naccess_log off;\n{temporary}include nibble.conf;\n}}\n")
+        nginx = subprocess.Popen([program, "-p", str(self.folder), "-c",
+                                  str(self.folder / "nginx.conf")], stderr=subprocess.DEVNULL)
+        self.addCleanup(nginx.wait, PATIENCE)
+        self.addCleanup(nginx.terminate)
+        wait_for(self.answers, "nginx")
+
+    def answers(self):
+        try:
+            return self.get("/health").status == 200
+        except OSError:
+            return False
+
+    def get(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answer.read()
+            return answer
+        finally:
+            connection.close()
+
+    def test_one_of_two_servers_is_killed(self):
+        results = {}
+
+        def stream(name):
+            client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+            client.sendall(post_bytes("/v1/completions", {
+                "prompt": "ROMEO:", "max_tokens": 4000, "ignore_eos": True, "stream": True},
+                "Connection: close"))
+            results[name] = read_all(client)
+            client.close()
+
+        threads = [threading.Thread(target=stream, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.05)
+        victim, other = self.servers
+
+        def both_run():
+            return all(s.status()["engine"]["running"] > 0 for s in self.servers)
+        wait_for(both_run, "streams on both servers")
+        victim.process.kill()
+        for thread in threads:
+            thread.join(PATIENCE)
+        ends = sorted(data.rstrip(b"0\r\n").endswith(b"data: [DONE]") for data in results.values())
+        self.assertEqual(len(results), 4)
+        self.assertIn(True, ends)   # the other server's streams came to their ends
+        self.assertIn(False, ends)  # the victim's broke off
+        for data in results.values():
+            self.assertIn(b"200 OK", data.split(b"\r\n", 1)[0])
+        # Whoever comes now is served.
+        for _ in range(6):
+            client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+            client.sendall(post_bytes("/v1/completions", {"prompt": "ROMEO:", "max_tokens": 5},
+                                      "Connection: close"))
+            self.assertIn(b"200 OK", read_all(client).split(b"\r\n", 1)[0])
+            client.close()
+        wait_for(other.idle, "an idle server")
+        victim.process.wait(PATIENCE)
+
+
+if __name__ == "__main__":
+    unittest.main()
