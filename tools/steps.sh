@@ -20,7 +20,7 @@ test_packages=(libgtest-dev googletest ccache clang-19 libclang-rt-19-dev clang-
 # The page's bundler and browser. Node that is not Debian's brings its own npm, and theirs would not
 # go beside it.
 command -v npm >/dev/null || test_packages+=(nodejs npm)
-command -v chromium >/dev/null || test_packages+=(chromium)
+command -v chromium >/dev/null || test_packages+=(chromium fonts-liberation)
 
 # install_packages NAME...: installs those that are missing with apt, through sudo unless root.
 install_packages() {

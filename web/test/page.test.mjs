@@ -128,6 +128,11 @@ test("a refusal is shown as the server says it", async () => {
   await page.goto(`${server.url}/`);
   await ask(page, "word ".repeat(2000));
   assert.match(await page.locator(".message .error").innerText(), /tokens/);
+  const sent = page.waitForRequest("**/v1/chat/completions");
+  await ask(page, "Short now");
+  const { messages } = (await sent).postDataJSON();
+  assert.deepEqual(messages.map((one) => one.role), ["user"]); // the failed answer is no turn
+  assert.ok(messages[0].content.endsWith("word \n\nShort now"));
   await close();
 });
 
@@ -254,6 +259,25 @@ test("Learn steps through real numbers", async () => {
   for (let i = 0; i < Number(steps); ++i) await attention.getByRole("button", { name: "Step on in the tiles" }).click();
   const [ours, engine] = (await attention.locator(".story b").allInnerTexts()).map(Number);
   assert.ok(Math.abs(ours / engine - 1) < 1e-3, `${ours} and ${engine}`);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("Live and Learn show the engine's steps", async () => {
+  const { page, wrong, close } = await openPage(browser, server.url);
+  await page.goto(`${server.url}/`);
+  await ask(page, "Speak");
+  await page.goto(`${server.url}/#/live`);
+  await page.locator(".strip i.answer").first().waitFor();
+  const { steps } = await (await fetch(`${server.url}/status`)).json();
+  const last = steps[steps.length - 1];
+  const label = await page.locator(".strip").getAttribute("aria-label");
+  assert.ok(label.includes(`Step ${last.step}: request ${last.spans[0].request}`), label);
+  assert.match(await page.locator(".batch .hint").innerText(), /of weights and .* of KV read/);
+  await page.goto(`${server.url}/#/learn`);
+  const bus = page.locator("section", { hasText: "A bus filling" });
+  await bus.locator(".seat.taken").first().waitFor();
+  assert.match(await bus.locator(".story").innerText(), /of weights, for one rider/);
   assert.deepEqual(wrong, []);
   await close();
 });

@@ -24,8 +24,14 @@ function bodyOf(messages: Message[], settings: Settings, chat: boolean): Record<
   if (!chat) {
     return { max_tokens: 200, ...common, prompt: messages.map((one) => one.text).join("") };
   }
-  const turns = messages.map((one) => ({ role: one.role, content: one.text }));
-  if (settings.system.trim()) turns.unshift({ role: "system" as never, content: settings.system });
+  const turns: { role: string; content: string }[] = [];
+  for (const { role, text } of messages) { // templates want turns that alternate; a failed answer is none
+    const last = turns[turns.length - 1];
+    if (role === "assistant" && !text) continue;
+    if (last?.role === role) last.content += `\n\n${text}`;
+    else turns.push({ role, content: text });
+  }
+  if (settings.system.trim()) turns.unshift({ role: "system", content: settings.system });
   return { ...common, messages: turns };
 }
 

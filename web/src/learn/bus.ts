@@ -11,7 +11,7 @@ const leastSeats = 8;
 export function busPanel(): { element: HTMLElement; leave: () => void } {
   let steps: Step[] = [];
   const bus = h("div", { class: "bus", role: "img" });
-  const text = h("p", { class: "story", "aria-live": "polite" });
+  const text = h("p", { class: "story" });
   const body = h("div", { class: "learn-body" });
   const show = (at: number): void => {
     const step = steps[at];
