@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <random>
 
 #include "cli/batch.h"
 #include "cli/chat.h"
@@ -12,6 +11,7 @@
 #include "cli/prompt.h"
 #include "cli/session.h"
 #include "platform/memory.h"
+#include "platform/random_bits.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nibble::cli {
@@ -35,8 +35,7 @@ struct RunFlags {
 };
 
 uint64_t RandomSeed() {
-  std::random_device device;
-  return (uint64_t{device()} << 32 | device()) >> 11;  // a number that JSON can hold
+  return RandomBits() >> 11;  // a number that JSON can hold
 }
 
 Result<std::vector<TokenId>> PromptIds(const Engine& engine, const RunFlags& own,

@@ -15,6 +15,7 @@
 #include "model/config/model_file.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
+#include "platform/random_bits.h"
 #include "platform/thread_pool.h"
 #include "tokenizer/tokenizer.h"
 
@@ -131,6 +132,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const ModelFile& file,
                          .clock = MonotonicSeconds,
                          .observer = options.steps};
   core.pages.prefix_cache = options.prefix_cache;
+  core.pages.hash.seed = RandomBits();
   if (options.step_budget) {
     FittedStepPrice fitted = FitStepPrice(impl->executor, {.pools = core.pools,
                                                            .max_rows = options.max_rows,

@@ -90,7 +90,7 @@ PageBook::PageBook(std::span<const PoolSpec> groups, const PageBookOptions& opti
   }
   for (const PoolSpec& spec : groups) NIBBLE_CHECK(unit_pages_ % spec.unit_pages == 0);
   if (options.prefix_cache) {
-    index_.emplace(unit_tokens(), unit_pages_ * this->groups(), options.hash_mask);
+    index_.emplace(unit_tokens(), unit_pages_ * this->groups(), options.hash);
   }
 }
 

@@ -25,7 +25,7 @@ struct PoolSpec {
 
 struct PageBookOptions {
   bool prefix_cache = false;  // list full units, so that others with the same tokens share them
-  uint64_t hash_mask = ~uint64_t{0};  // for tests
+  PrefixHash hash = {};
 };
 
 // Pages that hold `positions` positions from 0 on.

@@ -3,15 +3,19 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/split_mix.h"
 
 namespace nibble {
 
-PrefixIndex::PrefixIndex(int unit_tokens, int slots, uint64_t hash_mask)
-    : unit_tokens_(unit_tokens), slots_(slots), hash_mask_(hash_mask) {}
+PrefixIndex::PrefixIndex(int unit_tokens, int slots, const PrefixHash& hash)
+    : unit_tokens_(unit_tokens),
+      slots_(slots),
+      root_hash_(SplitMixAt(hash.seed, 0)),
+      hash_mask_(hash.mask) {}
 
 uint64_t PrefixIndex::Hash(UnitId parent, const TokenList& tokens, int first) const {
   // A multiplication and a shift per token mix well enough: tokens are compared anyway.
-  uint64_t hash = parent == kNoUnit ? 0x9E3779B97F4A7C15ULL : At(parent).hash;
+  uint64_t hash = parent == kNoUnit ? root_hash_ : At(parent).hash;
   for (int i = first; i < first + unit_tokens_; ++i) {
     hash = (hash ^ static_cast<uint32_t>(tokens[i].value())) * 0xD6E8FEB86659FD93ULL;
     hash ^= hash >> 32;

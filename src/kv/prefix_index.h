@@ -21,18 +21,24 @@ struct PrefixCursor {
   uint32_t births = 0;
 };
 
+// How units are hashed.
+struct PrefixHash {
+  uint64_t seed = 0;             // where prompts come from strangers, one that they do not know
+  uint64_t mask = ~uint64_t{0};  // for tests, which want collisions
+};
+
 // Sealed units by the tokens that lead to them: a tree whose nodes are units of `unit_tokens`
 // tokens, found by a 64-bit hash that is chained from the root. A hash only finds: a unit is taken
 // for another only when parent and tokens are equal, too, so that by induction all tokens before
-// are. Of units with one hash the first keeps its place and the others are not listed: a crafted
-// prompt can lose its own caching, nothing else.
+// are. Of units with one hash the first keeps its place and the others are not listed, so a prompt
+// made to collide with another could cost that one its caching, and many in one bucket of the table
+// everybody's time: both take knowing the seed.
 //
 // A unit lists the pages that hold it, `slots` of them, some or all gone. It stays while it has a
 // page, a child or a sequence at it.
 class PrefixIndex {
  public:
-  // hash_mask: for tests, which want collisions.
-  PrefixIndex(int unit_tokens, int slots, uint64_t hash_mask = ~uint64_t{0});
+  PrefixIndex(int unit_tokens, int slots, const PrefixHash& hash = {});
 
   int unit_tokens() const { return unit_tokens_; }
   int units() const { return static_cast<int>(by_hash_.size()); }
@@ -85,6 +91,7 @@ class PrefixIndex {
 
   int unit_tokens_;
   int slots_;
+  uint64_t root_hash_;
   uint64_t hash_mask_;
   std::unordered_map<uint64_t, UnitId> by_hash_;
   std::vector<Unit> units_;

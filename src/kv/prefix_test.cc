@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -151,7 +152,7 @@ TEST(PrefixCache, TailsAreEvictedFirstAndRecentUseCounts) {
 }
 
 TEST(PrefixCache, ACollisionNeverGivesSomebodyElsesPages) {
-  Fixture fixture(Pools{{.pages = 40}}, {.prefix_cache = true, .hash_mask = 0});
+  Fixture fixture(Pools{{.pages = 40}}, {.prefix_cache = true, .hash = {.mask = 0}});
   Owned& first = fixture.Run(Count(70));
   EXPECT_EQ(fixture.Hit(Count(70)), 32);  // its second unit collides with its first
   EXPECT_EQ(fixture.Hit(Count(70, 7)), 0);
@@ -160,6 +161,27 @@ TEST(PrefixCache, ACollisionNeverGivesSomebodyElsesPages) {
   EXPECT_EQ(other.pages.units(), 0);
   fixture.End(first);
   EXPECT_EQ(fixture.Hit(Count(70)), 32);
+}
+
+// Who does not know the seed cannot make a prompt that takes another's place.
+TEST(PrefixIndex, WhichTokensCollideDependsOnTheSeed) {
+  const auto refused = [](uint64_t seed) {
+    PrefixIndex index(32, 1, {.seed = seed, .mask = 0xff});
+    std::vector<int> units;
+    for (int i = 0; i < 64; ++i) {
+      const Tokens tokens = Count(32, 100 * i);
+      if (index.Add(kNoUnit, List(tokens), 0) == kNoUnit) units.push_back(i);
+    }
+    return units;
+  };
+  const std::vector<int> first = refused(1);
+  const std::vector<int> second = refused(2);
+  EXPECT_FALSE(first.empty());
+  EXPECT_FALSE(second.empty());
+  EXPECT_EQ(first, refused(1));
+  std::vector<int> both;
+  std::ranges::set_intersection(first, second, std::back_inserter(both));
+  EXPECT_LT(both.size(), std::min(first.size(), second.size()));
 }
 
 TEST(PrefixCache, AWindowNeedsOnlyItsPages) {
@@ -375,7 +397,7 @@ TEST(PrefixCache, RandomUseKeepsTheInvariantsAndTheContents) {
         {.pages = pick(20, 60), .window = pick(1, 150), .open_pages = seed % 3 == 2 ? 20 : 0},
         {.pages = pick(24, 60)}};
     const uint64_t mask = seed % 4 == 3 ? 15 : ~uint64_t{0};
-    Fixture fixture(specs, {.prefix_cache = seed % 5 != 4, .hash_mask = mask});
+    Fixture fixture(specs, {.prefix_cache = seed % 5 != 4, .hash = {.mask = mask}});
     Memory memory(specs);
     std::vector<Waiting> waiting(6);
     for (int i = 0; i < 6; ++i) {

@@ -299,7 +299,7 @@ TEST(Scheduler, RandomSharedLoadEndsAndKeepsTheInvariants) {
     const StepPrice price =
         seed % 4 == 1 ? StepPrice({{1, 10}, {8, 11}, {64, 60}}, 0.01, 0.1) : StepPrice();
     const PageBookOptions options{.prefix_cache = seed % 7 != 6,
-                                  .hash_mask = seed % 6 == 5 ? 15 : ~uint64_t{0}};
+                                  .hash = {.mask = seed % 6 == 5 ? 15 : ~uint64_t{0}}};
     Scheduler scheduler(load.limits, load.pools, options, price);
     std::map<uint64_t, int> answers;  // tokens left to generate
     uint64_t next_id = 1;

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <random>
 
 #include "base/split_mix.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "platform/random_bits.h"
 #include "server/cards.h"
 #include "server/learn.h"
 #include "server/page.h"
@@ -97,10 +97,8 @@ Service::Service(ServiceOptions options)
       log_(options_.log),
       resident_at_start_(ReadResidentBytes().private_),
       started_s_(MonotonicSeconds()),
-      started_unix_(std::time(nullptr)) {
-  std::random_device device;
-  random_ = uint64_t{device()} << 32 | device();
-}
+      started_unix_(std::time(nullptr)),
+      random_(RandomBits()) {}
 
 Service::~Service() = default;
 
@@ -132,7 +130,7 @@ void Service::SetEngine(Engine& engine, const ChatTemplate* chat) {
 }
 
 uint64_t Service::NextRandom() {
-  random_ += 0x9e3779b97f4a7c15ULL;
+  random_ += kSplitMixStep;
   return SplitMix(random_);
 }
 

@@ -190,7 +190,7 @@ inline EngineCoreOptions RandomOptions(const Pick& pick, const ScheduleModel& mo
                             .pools = model.Pools(longest + 32 * pick(0, pick(0, 1) == 0 ? 4 : 20)),
                             .clock = [] { return 0.0; }};
   options.pages.prefix_cache = pick(0, 3) > 0;
-  if (pick(0, 5) == 0) options.pages.hash_mask = 7;
+  if (pick(0, 5) == 0) options.pages.hash.mask = 7;
   if (pick(0, 2) == 0) options.price = StepPrice({{1, 10}, {8, 12}, {64, 60}}, 0.001, 0.1);
   return options;
 }
