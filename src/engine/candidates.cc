@@ -73,6 +73,20 @@ Candidates TopOf(const KernelTable& kernels, std::span<const float> logits, int 
   return top;
 }
 
+Logprobs LogprobsOf(const KernelTable& kernels, std::span<const float> logits, TokenId token,
+                    int top) {
+  const double total = ComputeLogSumExp(kernels, logits).log_sum_exp;
+  const auto logprob = [&](float logit) { return static_cast<float>(double{logit} - total); };
+  Logprobs logprobs{.own = logprob(logits[static_cast<size_t>(token.value())]), .top = {}};
+  if (top <= 0) return logprobs;
+  Candidates candidates = TopOf(kernels, logits, top);
+  std::ranges::sort(candidates, MoreProbable);  // TopOf leaves a whole vocabulary in order of ids
+  for (const Candidate& candidate : candidates) {
+    logprobs.top.push_back({candidate.id, logprob(candidate.logit)});
+  }
+  return logprobs;
+}
+
 Candidates NucleusOf(const KernelTable& kernels, std::span<const float> logits, double p) {
   const double total = ComputeLogSumExp(kernels, logits).log_sum_exp;
   // The nucleus is nearly always small: ask for a little first, for more when it was not enough.

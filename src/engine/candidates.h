@@ -5,6 +5,7 @@
 
 #include "base/ids.h"
 #include "engine/random.h"
+#include "engine/request.h"
 
 namespace nibble {
 
@@ -32,6 +33,15 @@ double LogTotal(const Candidates& candidates);
 // The k most probable tokens of a row of logits, most probable first; k <= 0: all of them, in order
 // of ids. Tokens of -infinity are left out; there is no NaN. The row is never sorted.
 Candidates TopOf(const KernelTable& kernels, std::span<const float> logits, int k);
+
+// Log-probabilities of a row of logits: the token's own and those of the `top` most probable, most
+// probable first.
+struct Logprobs {
+  float own = 0;
+  std::vector<TokenLogprob> top;
+};
+Logprobs LogprobsOf(const KernelTable& kernels, std::span<const float> logits, TokenId token,
+                    int top);
 
 // Keeps the smallest set of most probable tokens whose probability reaches p (nucleus sampling,
 // Holtzman et al. 2020), most probable first. log_total: LogTotal of the list, or of a longer one

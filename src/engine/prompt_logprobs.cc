@@ -1,9 +1,8 @@
 #include "engine/prompt_logprobs.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "engine/candidates.h"
-#include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "platform/cpu.h"
 
@@ -23,17 +22,10 @@ void PromptLogprobs::Rows(Position first, MatrixView<float> logits) {
   for (int r = 0; r < logits.rows; ++r) {
     const size_t next = static_cast<size_t>(first.value()) + static_cast<size_t>(r) + 1;
     if (next >= tokens_.size()) return;  // rows of the answer
-    const std::span<const float> row = logits.row_span(r);
-    const double total = ComputeLogSumExp(*kernels_, row).log_sum_exp;
     TokenEvent& token = tokens_[next];
-    const auto logprob = [&](float logit) { return static_cast<float>(double{logit} - total); };
-    token.logprob = logprob(row[static_cast<size_t>(token.id.value())]);
-    if (top_ == 0) continue;
-    Candidates top = TopOf(*kernels_, row, top_);
-    std::ranges::sort(top, MoreProbable);
-    for (const Candidate& candidate : top) {
-      token.top.push_back({candidate.id, logprob(candidate.logit)});
-    }
+    Logprobs of = LogprobsOf(*kernels_, logits.row_span(r), token.id, top_);
+    token.logprob = of.own;
+    token.top = std::move(of.top);
   }
 }
 

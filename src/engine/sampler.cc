@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "engine/candidates.h"
 #include "kernels/elementwise.h"
@@ -105,15 +106,9 @@ Result<Drawn> Sampler::Draw(const SamplingParams& params, const SamplerState& st
     drawn.id = DrawRandom(params, state, choice, effective);
   }
   if (logprobs < 0) return drawn;
-  const double total = ComputeLogSumExp(*kernels_, logits).log_sum_exp;
-  auto logprob = [&](float logit) { return static_cast<float>(double{logit} - total); };
-  drawn.logprob = logprob(logits[drawn.id.value()]);
-  if (logprobs == 0) return drawn;
-  Candidates top = TopOf(*kernels_, logits, logprobs);
-  std::ranges::sort(top, MoreProbable);  // TopOf leaves a whole vocabulary in order of ids
-  for (const Candidate& candidate : top) {
-    drawn.top.push_back({candidate.id, logprob(candidate.logit)});
-  }
+  Logprobs of = LogprobsOf(*kernels_, logits, drawn.id, logprobs);
+  drawn.logprob = of.own;
+  drawn.top = std::move(of.top);
   return drawn;
 }
 

@@ -113,10 +113,6 @@ MatmulJob MakeJob(const MatmulTask& task, Act act, const ActivationBlock& x,
   return job;
 }
 
-}  // namespace
-
-namespace {
-
 void Multiply(const KernelTable& kernels, ThreadPool& pool, Act act, const ActivationBlock& x,
               std::span<const MatmulTask> tasks, const std::vector<TokenRun>& runs) {
   const int tokens = runs.back().y_row + runs.back().count;

@@ -96,13 +96,11 @@ PageBook::PageBook(std::span<const PoolSpec> groups, const PageBookOptions& opti
 
 FormPages PageBook::Ends(int group, int positions) const {
   if (!two_forms(group)) return {PagesFor(positions), 0};
-  const int unit = spec(group).unit_pages;
-  return {positions / (unit * kPageTokens) * unit, PagesFor(positions)};
+  return {FullUnitPages(spec(group).unit_pages, positions), PagesFor(positions)};
 }
 
 int PageBook::FirstVisible(int group, int positions) const {
-  // The next query stands at `positions` and sees those > positions - window.
-  return window(group) == 0 ? 0 : std::max(0, positions - window(group) + 1) / kPageTokens;
+  return FirstVisiblePage(window(group), positions);
 }
 
 int PageBook::Capacity() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,6 +31,17 @@ struct PageBookOptions {
 
 // Pages that hold `positions` positions from 0 on.
 constexpr int PagesFor(int positions) { return CeilDiv(positions, kPageTokens); }
+
+// The first page that the query at `position` sees through a window (0: none).
+constexpr int FirstVisiblePage(int window, int position) {
+  // It sees positions > position - window.
+  return window == 0 ? 0 : std::max(0, position - window + 1) / kPageTokens;
+}
+
+// Pages of the units of `unit_pages` pages that `positions` positions fill.
+constexpr int FullUnitPages(int unit_pages, int positions) {
+  return positions / (unit_pages * kPageTokens) * unit_pages;
+}
 
 // Most pages that a sequence of `positions` positions holds at once in a group, when a step
 // computes at most `rows` of them: a span of window - 1 + rows positions may begin anywhere in its

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "platform/sysfs.h"
+
 namespace nibble {
 namespace {
 
@@ -28,14 +30,7 @@ std::optional<int64_t> ToInt(std::string_view text) {
   return value;
 }
 
-std::string FirstLine(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
-std::optional<int64_t> IntOf(const fs::path& file) { return ToInt(FirstLine(file)); }
+std::optional<int64_t> IntOf(const fs::path& file) { return ToInt(ReadFirstLine(file)); }
 
 std::vector<Mount> ReadMounts(const fs::path& root) {
   std::vector<Mount> mounts;
@@ -117,7 +112,7 @@ void LimitMemory(CgroupLimits& limits, int64_t limit, int64_t used, int64_t recl
 }
 
 void ApplyV2(const fs::path& folder, CgroupLimits& limits) {
-  std::istringstream cpu(FirstLine(folder / "cpu.max"));
+  std::istringstream cpu(ReadFirstLine(folder / "cpu.max"));
   std::string quota;
   int64_t period = 0;
   if (cpu >> quota >> period) LimitCpus(limits, ToInt(quota).value_or(0), period);

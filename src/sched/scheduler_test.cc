@@ -198,6 +198,26 @@ TEST(Scheduler, PreemptsTheNewestAndComputesItAgain) {
   EXPECT_EQ(RunStep(scheduler, 100), "2:45+1");
 }
 
+// Room for a sequence's tables is taken when it is admitted: no later step moves them, however long
+// the context grows.
+TEST(Scheduler, TablesStayWhereTheyAreWhileASequenceRuns) {
+  const PoolSpec pools[] = {{.pages = 100},
+                            {.pages = 100, .window = 50},
+                            {.pages = 100, .unit_pages = 4, .open_pages = 40}};
+  Scheduler scheduler({.max_rows = 64}, pools, {.prefix_cache = true});
+  constexpr int kPositions = 3000;
+  ASSERT_TRUE(scheduler.Add(Make(1, 100, kPositions - 100)));
+  RunStep(scheduler, 64);
+  const SequencePages& pages = scheduler.Find(RequestId{1})->pages;
+  std::vector<const PageId*> at;
+  for (int g = 0; g < 3; ++g) at.push_back(pages.table(g).data());
+  at.push_back(pages.open_table(2).data());
+  while (pages.committed() < kPositions) RunStep(scheduler, 64);
+  for (int g = 0; g < 3; ++g) EXPECT_EQ(pages.table(g).data(), at[static_cast<size_t>(g)]) << g;
+  EXPECT_EQ(pages.open_table(2).data(), at[3]);
+  EXPECT_EQ(pages.table(0).size(), static_cast<size_t>(PagesFor(kPositions)));
+}
+
 TEST(Scheduler, RandomLoadEndsAndKeepsTheInvariants) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     std::mt19937 random(seed);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/math.h"
+#include "kv/page_book.h"
 
 namespace nibble {
 
@@ -118,11 +118,9 @@ double KvBytesRead(std::span<const KvGroup> groups, int position) {
 size_t KvBytesHeld(std::span<const KvGroup> groups, int positions) {
   size_t bytes = 0;
   for (const KvGroup& group : groups) {
-    const int unit = group.unit_pages();
-    const int pages = CeilDiv(positions, kPageTokens);
-    const int sealed = group.two_forms() ? positions / (unit * kPageTokens) * unit : 0;
-    const int first =
-        group.window == 0 ? 0 : std::max(0, positions - group.window + 1) / kPageTokens;
+    const int pages = PagesFor(positions);
+    const int sealed = group.two_forms() ? FullUnitPages(group.unit_pages(), positions) : 0;
+    const int first = FirstVisiblePage(group.window, positions);
     const int live_sealed = std::max(0, sealed - first);
     // Open pages stay until their unit is full, visible or not.
     const int live_open = group.two_forms() ? pages - sealed : pages - std::min(first, pages);
