@@ -62,12 +62,12 @@ void PrintRow(const Size& size, ThreadPool& pool) {
   const std::vector<float> magnitudes(static_cast<size_t>(size.cols), 0.8f);
   Hessian hessian(size.cols);
   hessian.Add(x, pool);
-  const HessianFactor factor = FactorHessian(hessian, {}).value();
+  const HessianFactor factor = FactorHessian(hessian, {}, pool).value();
   const AwqOptions awq;
   fmt::print("| {} × {} |", size.rows, size.cols);
   const auto cell = [&](auto fn) { fmt::print(" {:.1f} |", Milliseconds(fn)); };
   cell([&] { Hessian(size.cols).Add(x, pool); });
-  cell([&] { (void)FactorHessian(hessian, {}); });
+  cell([&] { (void)FactorHessian(hessian, {}, pool); });
   cell([&] { (void)QuantizeRtn(w, {}, pool); });
   cell([&] { (void)QuantizeRtn(w, {.search_range = true}, pool); });
   cell([&] { (void)QuantizeHqq(w, {}, pool); });

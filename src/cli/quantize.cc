@@ -8,6 +8,7 @@
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/quantize_budget.h"
+#include "cli/quantize_floats.h"
 #include "cli/quantize_html.h"
 #include "cli/quantize_job.h"
 #include "cli/quantize_quality.h"
@@ -72,6 +73,7 @@ Result<Card> MakeCard(const QuantizeJob& job, const MadeModel& made) {
   card.to = made.to;
   card.method = job.own.method;
   if (card.method.empty()) card.method = ToGguf(job.own) ? "kquant" : "rtn";
+  if (FloatsOfFolder(job.own)) card.method = "none";
   card.parameters = job.recipe.Describe();
   card.rules = job.own.rules;
   card.budget = job.own.budget;
@@ -100,10 +102,12 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   auto source_hash = std::async(std::launch::async, [&] { return HashModel(model); });
   ThreadPool pool(flags.threads > 0 ? flags.threads : ReadTopology().threads);
   NIBBLE_TRY(const RotatedSource rotated, RotatedSource::Make(flags, own, model, pool));
+  NIBBLE_TRY(const FloatFolderSource floats,
+             FloatFolderSource::Make(flags, own, model, tokenizer, pool));
   const QuantizeJob job = {.flags = flags,
                            .own = own,
-                           .in = rotated.PathOr(in),
-                           .model = rotated.ModelOr(model),
+                           .in = floats.PathOr(rotated.PathOr(in)),
+                           .model = floats.ModelOr(rotated.ModelOr(model)),
                            .tokenizer = tokenizer,
                            .recipe = recipe,
                            .pool = pool};
@@ -181,7 +185,7 @@ void AddQuantizeCommand(const CommandContext& context) {
   CLI::Option* to = command->add_option(
       "--to", own->to,
       "GGUF type or mix, such as q4_k_m, q8_0, iq4_xs; for a folder gptq, awq, w4a16-g128, "
-      "w4a16-asym-g128, w8a16-g128, w8a8, fp8, fp8-dynamic, llm-int8");
+      "w4a16-asym-g128, w8a16-g128, w8a8, fp8, fp8-dynamic, llm-int8, or f16, bf16, f32");
   command
       ->add_option("--budget", own->budget,
                    "In place of --to: bits a weight (4.5bpw) or the file's size (700MB). Measures "

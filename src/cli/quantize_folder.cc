@@ -1,52 +1,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <fstream>
 #include <utility>
 
 #include "cli/output.h"
+#include "cli/quantize_floats.h"
 #include "cli/quantize_job.h"
 #include "container/hf_folder_writer.h"
 #include "container/hf_scheme.h"
 #include "container/safetensors.h"
+#include "quantize/hf_folder.h"
 #include "quantize/hf_target.h"
 
 namespace nibble::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What a model folder holds beside its weights.
-constexpr std::array<std::string_view, 12> kBeside = {"generation_config.json",
-                                                      "tokenizer.json",
-                                                      "tokenizer_config.json",
-                                                      "tokenizer.model",
-                                                      "special_tokens_map.json",
-                                                      "added_tokens.json",
-                                                      "vocab.json",
-                                                      "merges.txt",
-                                                      "chat_template.jinja",
-                                                      "chat_template.json",
-                                                      "preprocessor_config.json",
-                                                      "LICENSE"};
-
-Status CheckSource(const ModelFile& model) {
-  if (model.is_gguf()) {
-    return BadInput(
-        "OUT: a folder is made from a Hugging Face folder only, and IN is a GGUF file, which has "
-        "no "
-        "config.json and no tokenizer.json; give a name that ends in .gguf as OUT");
-  }
-  for (const SourceTensor& tensor : model.source().tensors()) {
-    const bool wide = tensor.format && TraitsOf(*tensor.format).BitsPerWeight() >= 8;
-    if (!wide || TraitsOf(*tensor.format).block_elements != 1) {
-      return BadInput("'{}' is {}: a folder of floats is expected", tensor.name, tensor.type_name);
-    }
-  }
-  return {};
-}
 
 // The scheme that --to names, with --group, --granularity and --sym or --asym in place of its own.
 Result<HfScheme> SchemeOf(const QuantizeJob& job) {
@@ -61,7 +32,11 @@ Result<HfScheme> SchemeOf(const QuantizeJob& job) {
   if (scheme.layout == HfLayout::kFloatQuantized && !own.granularity.empty()) {
     scheme.tensor_scale = own.granularity == "tensor";
   } else if (own.granularity == "tensor") {
-    return BadInput("--granularity tensor: of the layouts only fp8 has one scale for a matrix");
+    if (scheme.group != 0) {
+      return BadInput("--granularity tensor: only for w8a8, llm-int8 and fp8; {} has groups",
+                      job.own.to);
+    }
+    scheme.equal_scales = true;
   }
   if (own.sym) scheme.symmetric = true;
   if (own.asym) scheme.symmetric = false;
@@ -139,7 +114,7 @@ Result<HfFolderWriter> WriteFolder(const QuantizeJob& job, const HfTarget& targe
   NIBBLE_TRY(const std::string quantised,
              HfConfigWithQuantization(config, target.scheme(), target.kept()));
   NIBBLE_RETURN_IF_ERROR(writer.WriteText("config.json", quantised));
-  for (const std::string_view name : kBeside) {
+  for (const std::string_view name : HfFilesBeside()) {
     if (fs::exists(from / name, ignored)) {
       NIBBLE_RETURN_IF_ERROR(writer.CopyFile(from / name));
     }
@@ -176,7 +151,7 @@ void Report(const ModelFile& model, const HfTarget& target, const TensorStore& s
 }  // namespace
 
 Result<MadeModel> QuantizeToFolder(const QuantizeJob& job) {
-  NIBBLE_RETURN_IF_ERROR(CheckSource(job.model));
+  if (FloatsOfFolder(job.own)) return QuantizeToFloatFolder(job);
   NIBBLE_TRY(const HfScheme scheme, SchemeOf(job));
   MadeModel made;
   made.to = job.own.to;

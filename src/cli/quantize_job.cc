@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "kernels/kernel_table.h"
 #include "platform/cpu.h"
+#include "quantize/hf_target.h"
 
 namespace nibble::cli {
 namespace {
@@ -51,6 +52,24 @@ Result<Recipe> RecipeOf(const QuantizeFlags& own, bool folder) {
   recipe.threshold = own.threshold;
   NIBBLE_RETURN_IF_ERROR(CheckMethodFlags(own, recipe));
   return recipe;
+}
+
+Status CheckSourceBits(const QuantizeFlags& own, const ModelFile& model) {
+  for (const SourceTensor& tensor : model.source().tensors()) {
+    if (own.requantize || !tensor.format) continue;
+    const double bits = TraitsOf(*tensor.format).BitsPerWeight();
+    if (bits >= 8) continue;
+    return BadInput(
+        "'{}' is {} ({:.4g} bits a weight): quantising it again loses more than it says; start "
+        "from a float or 8-bit file, or say --requantize",
+        tensor.name, tensor.type_name, bits);
+  }
+  return {};
+}
+
+Status CheckLayoutName(const QuantizeFlags& own) {
+  NIBBLE_TRY([[maybe_unused]] const HfScheme scheme, HfSchemeFromName(own.to, false));
+  return {};
 }
 
 std::string StoreKey(const QuantizeJob& job, std::string_view more) {

@@ -53,6 +53,11 @@ Result<MadeModel> QuantizeToFolder(const QuantizeJob& job);
 // The recipe that the flags describe. Errors: flags that do not go with the method.
 Result<Recipe> RecipeOf(const QuantizeFlags& own, bool folder);
 
+// Refuses a source below 8 bits a weight without --requantize; says of one of 8 bits what it is.
+Status CheckSourceBits(const QuantizeFlags& own, const ModelFile& model);
+// Whether --to names a layout of folders.
+Status CheckLayoutName(const QuantizeFlags& own);
+
 // All that decides the bytes of the tensors, for a run that takes up another's: `more` beside the
 // source and the method.
 std::string StoreKey(const QuantizeJob& job, std::string_view more);

@@ -20,16 +20,7 @@ Status CheckRotateFlags(const QuantizeFlags& own, const ModelFile& model) {
   }
   const Status can = CheckRotation(model);
   if (!can) return Within("--rotate", can.error());
-  for (const SourceTensor& tensor : model.source().tensors()) {
-    const double bits = TraitsOf(*tensor.format).BitsPerWeight();
-    if (bits < 8 && !own.requantize) {
-      return BadInput(
-          "'{}' is {} ({:.4g} bits a weight): quantising it again loses more than it "
-          "says; start from a float or 8-bit file, or say --requantize",
-          tensor.name, tensor.type_name, bits);
-    }
-  }
-  return {};
+  return CheckSourceBits(own, model);
 }
 
 }  // namespace

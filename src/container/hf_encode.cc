@@ -46,7 +46,9 @@ Bytes Int32Bytes(std::span<const int32_t> values) {
   return out;
 }
 
-Status CheckMatrix(const HfScheme& scheme, const GroupedMatrix& m) {
+}  // namespace
+
+Status CheckGroupedMatrix(const HfScheme& scheme, const GroupedMatrix& m) {
   NIBBLE_RETURN_IF_ERROR(CheckHfLinear(scheme, m.rows, m.cols));
   const int group = scheme.group == 0 ? m.cols : scheme.group;
   if (m.bits != scheme.bits || m.group != group || m.symmetric != scheme.symmetric) {
@@ -76,6 +78,8 @@ Status CheckMatrix(const HfScheme& scheme, const GroupedMatrix& m) {
   }
   return {};
 }
+
+namespace {
 
 std::vector<int32_t> GroupIndex(const GroupedMatrix& m) {
   if (!m.group_of.empty()) return m.group_of;
@@ -297,7 +301,7 @@ std::vector<HfTensor> HfLinearTensors(const HfScheme& scheme, std::string_view m
 }
 
 Result<std::vector<Bytes>> EncodeHfLinear(const HfScheme& scheme, const GroupedMatrix& matrix) {
-  NIBBLE_RETURN_IF_ERROR(CheckMatrix(scheme, matrix));
+  NIBBLE_RETURN_IF_ERROR(CheckGroupedMatrix(scheme, matrix));
   switch (scheme.layout) {
     case HfLayout::kGptq:
     case HfLayout::kGptqV2:

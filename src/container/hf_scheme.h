@@ -37,6 +37,7 @@ struct HfScheme {
   bool act_order = false;     // GroupedMatrix::group_of is stored (GPTQ, pack-quantized)
   bool bf16_scales = false;   // of compressed-tensors, which stores scales in the model's type
   bool tensor_scale = false;  // kFloatQuantized: one scale for the matrix
+  bool equal_scales = false;  // one scale for the matrix, stored for every row
   HfActivations activations = HfActivations::kFloat;  // kIntQuantized and kFloatQuantized
   double outlier_threshold = 6;  // kLlmInt8: inputs of this magnitude are not quantised
   // Told in the JSON only.
@@ -69,6 +70,10 @@ Status CheckHfLinear(const HfScheme& scheme, int rows, int cols);
 std::vector<HfTensor> HfLinearTensors(const HfScheme& scheme, std::string_view module, int rows,
                                       int cols);
 
+// Whether the matrix is one of the scheme, and whole. Errors: those of EncodeHfLinear but for
+// scales.
+Status CheckGroupedMatrix(const HfScheme& scheme, const GroupedMatrix& matrix);
+
 // The bytes of those tensors. Errors: a shape that CheckHfLinear refuses, a matrix of another
 // scheme, a code or zero beyond its bits, a scale that the stored type does not hold exactly.
 Result<std::vector<std::vector<std::byte>>> EncodeHfLinear(const HfScheme& scheme,
@@ -85,5 +90,7 @@ std::string HfQuantizationConfig(const HfScheme& scheme, std::span<const std::st
 // A config.json with that object in place of any that it has.
 Result<std::string> HfConfigWithQuantization(std::string_view config_json, const HfScheme& scheme,
                                              std::span<const std::string> kept);
+// A config.json without that object, and with torch_dtype ("float16") in place of what it says.
+Result<std::string> HfConfigInFloats(std::string_view config_json, std::string_view dtype);
 
 }  // namespace nibble

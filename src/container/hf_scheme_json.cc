@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+
 #include "container/hf_scheme.h"
 #include "container/json.h"
 #include "container/json_text.h"
@@ -108,18 +111,40 @@ std::string HfQuantizationConfig(const HfScheme& scheme, std::span<const std::st
   return {};
 }
 
-Result<std::string> HfConfigWithQuantization(std::string_view config_json, const HfScheme& scheme,
-                                             std::span<const std::string> kept) {
+namespace {
+
+// The members of a config.json but for some, each with a comma behind it.
+Result<std::string> MembersBut(std::string_view config_json,
+                               std::span<const std::string_view> without) {
   NIBBLE_TRY(const JsonDocument document, JsonDocument::Parse(std::string(config_json)));
   NIBBLE_TRY(const JsonObject object, document.root().AsObject());
-  std::string out = "{\n";
+  std::string out;
   for (const auto& [key, value] : object) {
-    if (key == "quantization_config") continue;
+    if (std::ranges::find(without, key) != without.end()) continue;
     out += "  ";
     AppendJsonString(key, out);
     out += ": " + value.ToString() + ",\n";
   }
-  return out + "  \"quantization_config\": " + HfQuantizationConfig(scheme, kept) + "\n}\n";
+  return out;
+}
+
+}  // namespace
+
+Result<std::string> HfConfigWithQuantization(std::string_view config_json, const HfScheme& scheme,
+                                             std::span<const std::string> kept) {
+  constexpr std::array<std::string_view, 1> kReplaced = {"quantization_config"};
+  NIBBLE_TRY(const std::string members, MembersBut(config_json, kReplaced));
+  return "{\n" + members + "  \"quantization_config\": " + HfQuantizationConfig(scheme, kept) +
+         "\n}\n";
+}
+
+Result<std::string> HfConfigInFloats(std::string_view config_json, std::string_view dtype) {
+  constexpr std::array<std::string_view, 3> kReplaced = {"quantization_config", "torch_dtype",
+                                                         "dtype"};
+  NIBBLE_TRY(std::string out, MembersBut(config_json, kReplaced));
+  out = "{\n" + out + "  \"torch_dtype\": ";
+  AppendJsonString(dtype, out);
+  return out + "\n}\n";
 }
 
 }  // namespace nibble

@@ -221,7 +221,7 @@ Status CalibratedRun::Stage(int layer, LayerStage stage) {
   if (stats && stats->hessian()) {
     const FactorOptions how = {.damping = options_.recipe.damping,
                                .act_order = options_.recipe.act_order};
-    auto made = FactorHessian(*stats->hessian(), how);
+    auto made = FactorHessian(*stats->hessian(), how, pool_);
     const std::string where = fmt::format("layer {}, input of {}", layer, StageName(stage));
     if (!made) return Within(where, made.error());
     factor = *std::move(made);

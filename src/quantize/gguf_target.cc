@@ -142,7 +142,9 @@ Status GgufTarget::Restore(const StoredLinear& linear, MatrixView<float> values)
   const FormatTraits& traits = TraitsOf(choice.to);
   const auto cols = static_cast<size_t>(linear.cols);
   const size_t row_bytes = traits.RowBytes(cols);
-  NIBBLE_CHECK(record.bytes == row_bytes * static_cast<size_t>(linear.rows));
+  if (record.bytes != row_bytes * static_cast<size_t>(linear.rows)) {
+    return BadInput("'{}': a record of the unfinished output is damaged", choice.name());
+  }
   std::vector<std::byte> row(row_bytes);
   for (int r = 0; r < linear.rows; ++r) {
     NIBBLE_RETURN_IF_ERROR(store_.Read(record, static_cast<uint64_t>(r) * row_bytes, row));

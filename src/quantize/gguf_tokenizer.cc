@@ -12,6 +12,7 @@
 #include "container/gguf.h"
 #include "container/gguf_writer.h"
 #include "container/json.h"
+#include "quantize/tokenizer_samples.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/load.h"
 #include "tokenizer/pre_types.h"
@@ -23,14 +24,6 @@ namespace fs = std::filesystem;
 
 // GGUF's token types.
 enum TokenType : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
-
-// Contractions, digits, white space, other scripts, code: where pre-tokenizers differ.
-constexpr std::string_view kHardText =
-    "I'll SAY it'S 1234567 times, 3.14 or 12,345.67!\n\n\n  if (x==0) {\n\t\treturn "
-    "y->z[10];\n}\r\n"
-    "  trailing   spaces   \n \n naïve café — “quotes”… 你好，世界 こんにちは 한국어 Привет мир "
-    "العربية हिन्दी \xF0\x9F\x98\x80\xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD ½ ² ① x² a_b_c HTTPServer "
-    "camelCase don't we've they'd 'tis ##### --- ___ http://a.b/c?d=e&f=1%20g\n";
 
 struct Keys {
   std::string model;  // "gpt2", "llama"
@@ -194,35 +187,9 @@ void Write(const Tokenizer& tokenizer, const Keys& keys, int vocabulary, GgufWri
   }
 }
 
-// A text and what the tokenizer makes of it.
-struct Sample {
-  std::string text;
-  std::vector<TokenId> ids;
-};
-
-// Hard texts and the caller's, of vocabularies of characters nothing but these, and the vocabulary
-// itself.
-std::vector<Sample> SamplesOf(const Tokenizer& tokenizer, const Keys& keys,
-                              std::string_view sample) {
-  std::vector<std::string> texts;
-  std::vector<TokenId> pieces;
-  for (int i = 0; i < std::min(tokenizer.vocab_size(), 1 << 12); ++i) {
-    if (!tokenizer.IsControl(TokenId{i})) pieces.emplace_back(i);
-    if (pieces.size() < 32 && i + 1 < tokenizer.vocab_size()) continue;
-    texts.push_back(tokenizer.Decode(pieces));
-    pieces.clear();
-  }
-  if (!keys.characters) texts.insert(texts.end(), {std::string(kHardText), std::string(sample)});
-  std::vector<Sample> samples;
-  for (const std::string& text : texts) {
-    if (auto ids = tokenizer.Encode(text)) samples.push_back({text, *std::move(ids)});
-  }
-  return samples;
-}
-
 // Whether these keys, read back, cut the texts as the tokenizer does.
 Result<bool> CutsTheSame(const Tokenizer& tokenizer, const Keys& keys, int vocabulary,
-                         const std::vector<Sample>& samples, const fs::path& scratch) {
+                         const std::vector<TokenizerSample>& samples, const fs::path& scratch) {
   GgufWriter writer;
   Write(tokenizer, keys, vocabulary, writer);
   NIBBLE_TRY(TensorStream stream, writer.Begin(scratch));
@@ -230,12 +197,7 @@ Result<bool> CutsTheSame(const Tokenizer& tokenizer, const Keys& keys, int vocab
   NIBBLE_TRY(const GgufFile read, GgufFile::Open(file.temporary_path()));
   const auto found = LoadGgufTokenizer(read);
   if (!found) return false;
-  for (const Sample& sample : samples) {
-    const auto ids = found->Encode(sample.text);
-    if (!ids || *ids != sample.ids) return false;
-    if (found->Decode(*ids) != tokenizer.Decode(sample.ids)) return false;
-  }
-  return !samples.empty();
+  return !samples.empty() && FindDifference(*found, tokenizer, samples) == nullptr;
 }
 
 }  // namespace
@@ -263,7 +225,8 @@ Status WriteGgufTokenizer(const fs::path& model, const Tokenizer& tokenizer, int
   } else {
     for (const PreType& type : PreTypes()) candidates.emplace_back(std::string(type.name), false);
   }
-  const std::vector<Sample> samples = SamplesOf(tokenizer, keys, sample);
+  const std::vector<TokenizerSample> samples =
+      TokenizerSamples(tokenizer, sample, !keys.characters);
   for (const auto& [pre, prefix] : candidates) {
     keys.pre = pre;
     keys.space_prefix = prefix;

@@ -49,7 +49,7 @@ TEST(GptqBlocks, Q8_0IsThePublishedLoopOnItsGrid) {
   ThreadPool pool(2);
   const auto w = golden.Matrix("w");
   const Hessian hessian = GoldenHessian(golden);
-  const auto factor = FactorHessian(hessian, {});
+  const auto factor = FactorHessian(hessian, {}, pool);
   const auto found =
       QuantizeGptqBlocks(w, hessian, *factor, {.format = Format::kQ8_0, .passes = 0}, pool);
   ASSERT_TRUE(found.has_value()) << found.error().message;
@@ -77,8 +77,8 @@ TEST(GptqBlocks, LosesLessThanTheSearchWithImportanceInEveryFormat) {
   ThreadPool pool(2);
   const auto w = golden.Matrix("w");
   const Hessian hessian = GoldenHessian(golden);
-  const auto factor = FactorHessian(hessian, {});
-  const auto ordered = FactorHessian(hessian, {.act_order = true});
+  const auto factor = FactorHessian(hessian, {}, pool);
+  const auto ordered = FactorHessian(hessian, {.act_order = true}, pool);
   const double added = 0.01 * MeanDiagonal(hessian);
   const std::vector<double> diagonal = hessian.Diagonal();
   const std::vector<float> importance(diagonal.begin(), diagonal.end());
@@ -123,7 +123,7 @@ TEST(GptqBlocks, TheSameBitsForAnyNumberOfThreads) {
   ThreadPool one(1);
   ThreadPool two(2);
   const Hessian hessian = GoldenHessian(golden);
-  const auto factor = FactorHessian(hessian, {});
+  const auto factor = FactorHessian(hessian, {}, one);
   for (const Format format : {Format::kQ4K, Format::kQ3K, Format::kIq4Xs}) {
     const BlockGptqOptions options = {.format = format};
     const auto a = QuantizeGptqBlocks(golden.Matrix("w"), hessian, *factor, options, one);
@@ -143,7 +143,7 @@ TEST(GptqBlocks, ZerosAndDeadColumnsStayFinite) {
       matrix[i * 256 + dead] = matrix[dead * 256 + i] = 0;
   }
   const Hessian hessian = Hessian::FromMatrix(256, matrix);
-  const auto factor = FactorHessian(hessian, {});
+  const auto factor = FactorHessian(hessian, {}, pool);
   ASSERT_EQ(factor->dead_count, 2);
   std::vector<float> w = golden["w"];
   std::fill_n(w.begin(), 256, 0.0f);
@@ -168,7 +168,7 @@ TEST(GptqBlocks, RefusesWhatDoesNotFit) {
   const MethodGolden golden("gptq_blocks");
   ThreadPool pool(1);
   const Hessian hessian = GoldenHessian(golden);
-  const auto factor = FactorHessian(hessian, {});
+  const auto factor = FactorHessian(hessian, {}, pool);
   const auto error = [&](MatrixView<const float> w, Format format) {
     const auto found = QuantizeGptqBlocks(w, hessian, *factor, {.format = format}, pool);
     return found ? std::string() : found.error().message;

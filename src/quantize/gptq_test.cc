@@ -59,7 +59,7 @@ TEST(HessianFactor, IsOneOfTheInverse) {
   const MethodGolden golden("gptq");
   ThreadPool pool(1);
   const Hessian hessian = HessianOf(golden.Matrix("x"), pool);
-  const auto factor = FactorHessian(hessian, {.damping = 0.01, .act_order = true});
+  const auto factor = FactorHessian(hessian, {.damping = 0.01, .act_order = true}, pool);
   ASSERT_TRUE(factor.has_value());
   EXPECT_EQ(factor->raised, 0);
   EXPECT_EQ(factor->dead_count, 2);
@@ -99,30 +99,49 @@ TEST(HessianFactor, IsOneOfTheInverse) {
   EXPECT_LT(worst, 1e-4);  // U is stored as floats; the condition of H is some hundreds
 }
 
+// Sizes of one block, of whole blocks, and of blocks with a rest.
+TEST(HessianFactor, SameBitsForAnyNumberOfThreads) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (const int cols : {5, 64, 192, 300}) {
+    std::vector<float> x(size_t{400} * static_cast<size_t>(cols));
+    for (float& value : x) value = normal(random);
+    ThreadPool one(1);
+    ThreadPool three(3);
+    const Hessian hessian = HessianOf(DenseView<const float>(x.data(), 400, cols), one);
+    const auto expected = FactorHessian(hessian, {}, one);
+    const auto found = FactorHessian(hessian, {}, three);
+    ASSERT_TRUE(expected.has_value() && found.has_value());
+    EXPECT_TRUE(expected->upper == found->upper) << cols;
+  }
+}
+
 TEST(HessianFactor, RaisesTheDampingAndSaysSo) {
+  ThreadPool pool(1);
   // Indefinite: eigenvalues 1 ± 1.05.
   const std::vector<double> matrix = {1, 1.05, 1.05, 1};
   const Hessian hessian = Hessian::FromMatrix(2, matrix);
-  const auto factor = FactorHessian(hessian, {.damping = 0.01});
+  const auto factor = FactorHessian(hessian, {.damping = 0.01}, pool);
   ASSERT_TRUE(factor.has_value());
   EXPECT_EQ(factor->raised, 3);  // 0.02, 0.04, 0.08
   EXPECT_DOUBLE_EQ(factor->damping, 0.08);
 
   const std::vector<double> hopeless = {1, 3, 3, 1};
-  const auto none = FactorHessian(Hessian::FromMatrix(2, hopeless), {.damping = 0.01});
+  const auto none = FactorHessian(Hessian::FromMatrix(2, hopeless), {.damping = 0.01}, pool);
   ASSERT_FALSE(none.has_value());
   EXPECT_NE(none.error().message.find("not positive definite"), std::string::npos);
 }
 
 TEST(HessianFactor, RefusesInputsThatAreNoNumbers) {
-  EXPECT_FALSE(FactorHessian(Hessian(4), {}).has_value());  // none at all
+  ThreadPool pool(1);
+  EXPECT_FALSE(FactorHessian(Hessian(4), {}, pool).has_value());  // none at all
   std::vector<float> x(40, 1.0f);
   x[6] = std::numeric_limits<float>::infinity();
-  ThreadPool pool(1);
-  const auto factor = FactorHessian(HessianOf(DenseView<const float>(x.data(), 10, 4), pool), {});
+  const auto factor =
+      FactorHessian(HessianOf(DenseView<const float>(x.data(), 10, 4), pool), {}, pool);
   ASSERT_FALSE(factor.has_value());
   EXPECT_NE(factor.error().message.find("column 2"), std::string::npos) << factor.error().message;
-  EXPECT_FALSE(FactorHessian(Hessian(4), {.damping = -1}).has_value());
+  EXPECT_FALSE(FactorHessian(Hessian(4), {.damping = -1}, pool).has_value());
 }
 
 struct GoldenCase {
@@ -150,7 +169,7 @@ TEST(Gptq, IsThePublishedAlgorithm) {
   ASSERT_EQ(names.size(), 7u);
   for (const std::string& name : names) {
     const GoldenCase one = CaseOf(golden, name);
-    const auto factor = FactorHessian(hessian, {.damping = 0.01, .act_order = one.act_order});
+    const auto factor = FactorHessian(hessian, {.damping = 0.01, .act_order = one.act_order}, pool);
     ASSERT_TRUE(factor.has_value());
     const auto found = QuantizeGptq(w, *factor, one.options, pool);
     ASSERT_TRUE(found.has_value()) << name << ": " << found.error().message;
@@ -195,7 +214,7 @@ TEST(Gptq, LosesLessThanRoundingAndItsLossesSayWhat) {
   const double plain = OutputError(w, *rounded, hessian, pool);
   double last = plain;
   for (const bool order : {false, true}) {
-    const auto factor = FactorHessian(hessian, {.damping = 1e-6, .act_order = order});
+    const auto factor = FactorHessian(hessian, {.damping = 1e-6, .act_order = order}, pool);
     const auto found = QuantizeGptq(w, *factor, {.grid = grid}, pool);
     const double error = OutputError(w, found->matrix, hessian, pool);
     EXPECT_LT(error, 0.6 * plain) << order;
@@ -211,7 +230,7 @@ TEST(Gptq, TheSameBitsForAnyNumberOfThreads) {
   ThreadPool one(1);
   ThreadPool three(3);
   const Hessian hessian = HessianOf(golden.Matrix("x"), one);
-  const auto factor = FactorHessian(hessian, {.act_order = true});
+  const auto factor = FactorHessian(hessian, {.act_order = true}, one);
   const GptqOptions options = {.grid = {.bits = 3, .group = 32, .symmetric = false}};
   const auto a = QuantizeGptq(golden.Matrix("w"), *factor, options, one);
   const auto b = QuantizeGptq(golden.Matrix("w"), *factor, options, three);
@@ -225,7 +244,7 @@ TEST(Gptq, BlocksAreOnlyForSpeed) {
   const MethodGolden golden("gptq");
   ThreadPool pool(1);
   const Hessian hessian = HessianOf(golden.Matrix("x"), pool);
-  const auto factor = FactorHessian(hessian, {});
+  const auto factor = FactorHessian(hessian, {}, pool);
   const auto run = [&](int block) {
     const GptqOptions options = {.grid = {.bits = 4, .group = 48}, .block = block};
     return QuantizeGptq(golden.Matrix("w"), *factor, options, pool)->loss;
@@ -239,7 +258,7 @@ TEST(Gptq, EveryConventionAndGranularityRuns) {
   ThreadPool pool(2);
   const auto w = golden.Matrix("w");
   const Hessian hessian = HessianOf(golden.Matrix("x"), pool);
-  const auto factor = FactorHessian(hessian, {});
+  const auto factor = FactorHessian(hessian, {}, pool);
   for (const auto convention :
        {GridConvention::kGptq, GridConvention::kCompressedTensors, GridConvention::kAwq,
         GridConvention::kSmoothQuant, GridConvention::kGgml}) {
@@ -260,7 +279,7 @@ TEST(Gptq, RefusesWhatDoesNotFit) {
   const MethodGolden golden("gptq");
   ThreadPool pool(1);
   const Hessian hessian = HessianOf(golden.Matrix("x"), pool);
-  const auto factor = FactorHessian(hessian, {});
+  const auto factor = FactorHessian(hessian, {}, pool);
   std::vector<float> w(10 * 160, 0.5f);
   EXPECT_FALSE(QuantizeGptq(DenseView(w.data(), 10, 96), *factor, {}, pool).has_value());
   w[500] = std::numeric_limits<float>::quiet_NaN();

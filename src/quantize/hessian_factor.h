@@ -8,6 +8,8 @@
 
 namespace nibble {
 
+class ThreadPool;
+
 struct FactorOptions {
   double damping = 0.01;   // share of the mean diagonal that is added to it
   bool act_order = false;  // columns by falling diagonal, else as they are
@@ -29,7 +31,9 @@ struct HessianFactor {
 
 // A dead column's diagonal becomes 1 (its weights are to be 0). Where the matrix is not positive
 // definite the damping is doubled, from at least 0.001, and tried again; `raised` says how often.
-// Errors: Hessian::Check's, a damping that is not in [0, 1], none up to 1 that is enough.
-Result<HessianFactor> FactorHessian(const Hessian& hessian, const FactorOptions& options);
+// The same bits for any number of threads. Errors: Hessian::Check's, a damping that is not in [0,
+// 1], none up to 1 that is enough.
+Result<HessianFactor> FactorHessian(const Hessian& hessian, const FactorOptions& options,
+                                    ThreadPool& pool);
 
 }  // namespace nibble

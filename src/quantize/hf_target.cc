@@ -87,6 +87,7 @@ GridSpec GridOf(const HfScheme& scheme) {
   GridSpec spec;
   spec.bits = scheme.bits;
   spec.granularity = scheme.group == 0 ? Granularity::kChannel : Granularity::kGroup;
+  if (scheme.equal_scales) spec.granularity = Granularity::kTensor;
   spec.group = scheme.group;
   spec.symmetric = scheme.symmetric;
   spec.scale_type = scheme.bf16_scales ? ScaleType::kBf16 : ScaleType::kF16;
@@ -121,9 +122,11 @@ Result<HfTarget> HfTarget::Create(const ModelFile& model, const HfScheme& scheme
   }
   HfTarget target(scheme, recipe, pool, store);
   target.plus_one_ = model.config().norm_plus_one;
-  if (model.tensors().output.weight) {
-    target.kept_.emplace_back(ModuleOf(*model.tensors().output.weight.tensor));
-  }
+  // A tied output has no tensor, but is a linear to those that look for linears to replace.
+  NIBBLE_TRY(const Architecture* architecture, FindArchitecture(model.config().architecture));
+  target.kept_.emplace_back(model.tensors().output.weight
+                                ? ModuleOf(*model.tensors().output.weight.tensor)
+                                : architecture->hf.output);
   for (const LayerTensors& layer : model.tensors().layers) {
     for (const LinearRef& linear : layer.linears) {
       const MatrixRef& ref = linear.weight;
@@ -169,17 +172,31 @@ Result<std::vector<std::byte>> HfTarget::ReadRecord(const SourceTensor& tensor) 
 
 Status HfTarget::Restore(const StoredLinear& linear, MatrixView<float> values) {
   NIBBLE_TRY(const std::vector<std::byte> bytes, ReadRecord(*linear.tensor));
+  const size_t count = static_cast<size_t>(values.rows) * static_cast<size_t>(values.cols);
+  const auto damaged = [&] {
+    return BadInput("'{}': a record of the unfinished output is damaged", linear.tensor->name);
+  };
   if (!Quantises(*linear.tensor)) {
-    const size_t count = static_cast<size_t>(values.rows) * static_cast<size_t>(values.cols);
-    TraitsOf(*linear.tensor->format).decode(bytes.data(), values.data, count);
+    const FormatTraits& traits = TraitsOf(*linear.tensor->format);
+    if (bytes.size() != traits.RowBytes(count)) return damaged();
+    traits.decode(bytes.data(), values.data, count);
     return {};
   }
   if (IsFp8(scheme_)) {
     NIBBLE_TRY(const Fp8Matrix matrix, ReadFp8Matrix(bytes));
+    const size_t scales = scheme_.tensor_scale ? 1 : static_cast<size_t>(values.rows);
+    if (matrix.rows != values.rows || matrix.cols != values.cols || matrix.codes.size() != count ||
+        matrix.scales.size() != scales) {
+      return damaged();
+    }
     Dequantize(matrix, values);
     return {};
   }
   NIBBLE_TRY(const GroupedMatrix matrix, ReadGroupedMatrix(bytes));
+  if (matrix.rows != values.rows || matrix.cols != values.cols || matrix.bits != scheme_.bits ||
+      matrix.group < 1 || !CheckGroupedMatrix(scheme_, matrix)) {
+    return damaged();
+  }
   Dequantize(matrix, values, *pool_);
   return {};
 }

@@ -122,7 +122,7 @@ class HfWalk {
 uint64_t TensorView::cols() const {
   if (tensor == nullptr) return values.size();
   if (transposed) return tensor->rows();
-  return paired_head > 0 && tensor->rank == 1 ? 1 : tensor->cols();
+  return paired_head + split_head > 0 && tensor->rank == 1 ? 1 : tensor->cols();
 }
 
 uint64_t TensorView::rows() const {
@@ -138,6 +138,11 @@ std::vector<uint64_t> TensorView::Shape() const {
 }
 
 uint64_t TensorView::StoredRow(uint64_t row) const {
+  if (split_head > 0) {
+    const auto half = static_cast<uint64_t>(split_head) / 2;
+    const uint64_t at = row % (2 * half);
+    return row - at + 2 * (at % half) + at / half;
+  }
   if (paired_head == 0) return row;
   const auto head = static_cast<uint64_t>(paired_head);
   const uint64_t in_head = row % head;
@@ -153,9 +158,13 @@ void TensorView::ReadRow(uint64_t row, float* out) const {
   const FormatTraits& traits = TraitsOf(*tensor->format);
   if (transposed) {
     const auto stride = static_cast<size_t>(tensor->cols());
-    const std::byte* bytes = tensor->bytes.data();
+    const auto block = static_cast<size_t>(traits.block_elements);
+    const auto in_block = static_cast<size_t>(row) % block;
+    std::vector<float> values_of_block(block);
     for (size_t c = 0; c < count; ++c) {
-      traits.decode(bytes + traits.RowBytes(c * stride + static_cast<size_t>(row)), out + c, 1);
+      const size_t first = c * stride + static_cast<size_t>(row) - in_block;
+      traits.decode(tensor->bytes.data() + traits.RowBytes(first), values_of_block.data(), block);
+      out[c] = values_of_block[in_block];
     }
   } else if (tensor->linear != nullptr) {
     DequantiseHfRows(*tensor->linear, static_cast<int>(StoredRow(row)), 1, out);

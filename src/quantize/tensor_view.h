@@ -21,12 +21,13 @@ struct TensorView {
   // > 0: in every head of so many rows, row i of the first half becomes row 2i and row i of the
   // second half row 2i + 1 (GGUF's rotation of neighbouring pairs).
   int paired_head = 0;
-  float add = 0;  // to every value (the 1 of Gemma's norms)
+  int split_head = 0;  // > 0: the way back
+  float add = 0;       // to every value (the 1 of Gemma's norms, -1 on the way back)
 
   // The stored bytes are what is to be written, if the format stays.
   bool AsStored() const {
     return tensor != nullptr && tensor->linear == nullptr && !transposed && paired_head == 0 &&
-           add == 0;
+           split_head == 0 && add == 0;
   }
   uint64_t rows() const;
   uint64_t cols() const;
@@ -44,5 +45,10 @@ struct TensorView {
 // matrices transposed, rope_freqs and rope_factors made from config.json). Error: a tensor that
 // is no weight format.
 Result<std::vector<TensorView>> GgufTensors(const ModelFile& model);
+
+// The tensors of the Hugging Face model that computes the same: a Hugging Face model's own in
+// floats, or a GGUF file's under the names by which the loader finds them (architecture.h), with
+// all of the above undone. rope_freqs and rope_factors have no place: they are in config.json.
+Result<std::vector<TensorView>> HfTensors(const ModelFile& model);
 
 }  // namespace nibble

@@ -502,6 +502,8 @@ class Folders(CliTest):
                 if dtype:
                     self.assertEqual(entry["dtype"], dtype)
                 self.assertIn("model.embed_tokens.weight", head)
+                if method != "gptq":  # which says so by a key of its own; the output is tied
+                    self.assertIn("lm_head", json.dumps(config["quantization_config"]))
                 card = json.loads((self.out / "nibble_card.json").read_text())
                 self.assertEqual(card, found["card"])
                 self.assertEqual(card["recipe"]["to"], to)
@@ -512,6 +514,14 @@ class Folders(CliTest):
                 self.assertEqual(linear["type"], to)
                 self.assertTrue(0 < linear["rel_error"] < 0.15, linear)
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "out"])
+
+    def test_one_scale_for_a_matrix_loses_more(self):
+        errors = []
+        for more in ((), ("--granularity", "tensor")):
+            found = self.make("w8a8", *more)
+            errors.append([t["rel_error"] for t in found["per_tensor"] if t["type"] == "w8a8"])
+        for channel, tensor in zip(*errors):
+            self.assertLess(channel, tensor)
 
     def test_gptq_and_scales(self):
         text = self.folder / "text.txt"
@@ -533,11 +543,11 @@ class Folders(CliTest):
             self.assert_refused(nibble("quantize", source, self.out, "--to", to, "--no-quality",
                                        *more), *words)
         refused(self.model, "q4_k_m", "unknown layout", "w8a8")
-        refused(shared(STORIES), "gptq", "GGUF file")
+        refused(shared(STORIES), "gptq", "holds none")
         refused(SOURCE / "models" / "shakespeare", "gptq", "{in, out}")
         refused(self.model, "gptq", "hqq", more=("--method", "hqq"))
         refused(self.model, "gptq", "holds none", more=("--group", "24"))
-        refused(self.model, "w8a8", "--granularity tensor", more=("--granularity", "tensor"))
+        refused(self.model, "gptq", "--granularity tensor", more=("--granularity", "tensor"))
         self.out.mkdir()
         (self.out / "mine.txt").write_text("kept")
         refused(self.model, "w8a8", "out", more=("--force",))

@@ -29,7 +29,8 @@ constexpr TensorNaming kHfNaming = {.embedding = "embed_tokens",
                                     .output = "lm_head",
                                     .layers = "layers.",
                                     .linears = kHfLinears,
-                                    .norms = kHfNorms};
+                                    .norms = kHfNorms,
+                                    .outer = "model."};
 
 constexpr TensorNaming WithNorms(TensorNaming naming, std::array<std::string_view, kNorms> norms) {
   naming.norms = norms;
@@ -50,7 +51,8 @@ constexpr TensorNaming kHfGpt2 = {.embedding = "wte",
                                   .linears = {"attn.c_attn", "attn.c_attn", "attn.c_attn",
                                               "attn.c_proj", "", "mlp.c_fc", "mlp.c_proj"},
                                   .norms = {"ln_1", "", "", "", "ln_2", ""},
-                                  .transposed = true};
+                                  .transposed = true,
+                                  .outer = "transformer."};
 
 constexpr TensorNaming Gpt2GgufNaming() {
   TensorNaming naming = WithLinears(

@@ -29,7 +29,8 @@ struct TensorNaming {
   std::string_view layers;  // prefix in front of "<index>."
   std::array<std::string_view, kLinears> linears;
   std::array<std::string_view, kNorms> norms;
-  bool transposed = false;  // linears are stored {in, out} (gpt2's Conv1D)
+  bool transposed = false;      // linears are stored {in, out} (gpt2's Conv1D)
+  std::string_view outer = {};  // in front of every name but the output's, in a whole model's files
 };
 
 // Which layers of a Hugging Face model see a window when its config has no layer_types.

@@ -89,15 +89,15 @@ Status ModelFile::Impl::ReadHf(const HfConfig& hf) {
   }
   // Base models are saved without the outer name, text and image models with one more.
   TensorRules rules{.naming = &hf.architecture->hf,
-                    .prefixes = {"model.", "", "language_model.model.", "language_model.",
-                                 "model.language_model."},
+                    .prefixes = {hf.architecture->hf.outer, "", "language_model.model.",
+                                 "language_model.", "model.language_model."},
                     .ignored_prefixes = {"vision_tower.", "multi_modal_projector.",
                                          "model.vision_tower.", "model.multi_modal_projector."},
                     .ignored_suffixes = {".rotary_emb.inv_freq"},
                     .tie = config.tied_embeddings,
                     .tie_forbidden = hf.tie_given && !config.tied_embeddings};
   if (config.learned_positions) {
-    rules.prefixes = {"transformer.", ""};
+    rules.prefixes.resize(2);
     rules.ignored_suffixes = {".attn.bias", ".attn.masked_bias"};  // causal masks
   }
   if (hf.quantization && hf.quantization->f8_cache) {
