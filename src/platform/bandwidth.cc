@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/math.h"
+#include "base/split_mix.h"
 #include "base/statistics.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
@@ -66,7 +67,7 @@ constexpr ReadForm kForms[] = {{"plain", ReadAll<1, 0>},
 
 // Different in every byte: pages of one value may be merged, and lines be compressed.
 void FillRandom(std::byte* data, size_t bytes, uint64_t seed) {
-  uint64_t state = seed * 0x9e3779b97f4a7c15U + 1;
+  uint64_t state = seed * kSplitMixStep + 1;
   for (size_t at = 0; at < bytes; at += sizeof state) {
     state ^= state << 13;
     state ^= state >> 7;

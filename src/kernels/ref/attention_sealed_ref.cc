@@ -27,7 +27,9 @@ float ValueFloat(const AttentionTask& task, const PageForm& form, int page) {
   return FloatAt(task.pages[page] + form.v_float_offset);
 }
 
-bool HasKeyFloat(KvFormat format) {
+// One factor for all tokens of a page: then its keys have it as their page float. Else each token
+// has its own, and only the values have a page float, the largest of theirs.
+bool HasOneFactor(KvFormat format) {
   return TraitsOf(format).page_float[static_cast<size_t>(KvSide::kKeys)];
 }
 
@@ -56,7 +58,7 @@ template <KvFormat kFormat>
 void Scores(const AttentionTask& task, const PageForm& form, int page, int count, float* s) {
   const int dim = task.head_dim;
   for (int i = 0; i < count; ++i) {
-    const float page_float = HasKeyFloat(kFormat) ? KeyFloat(task, form, page + i) : 0;
+    const float page_float = HasOneFactor(kFormat) ? KeyFloat(task, form, page + i) : 0;
     const FloatBlock k = ReadFloats<kFormat>(KvSide::kKeys, task.pages[page + i], page_float, dim);
     for (int row = 0; row < task.rows; ++row) {
       for (int j = 0; j < kPageTokens; ++j) {
@@ -100,7 +102,7 @@ void IntScores(const AttentionTask& task, const PageForm& form, int page, int co
   std::vector<int> codes(static_cast<size_t>(kPageTokens * dim));
   float factors[kPageTokens];
   for (int i = 0; i < count; ++i) {
-    const float page_float = HasKeyFloat(kFormat) ? KeyFloat(task, form, page + i) : 0;
+    const float page_float = HasOneFactor(kFormat) ? KeyFloat(task, form, page + i) : 0;
     DecodeKvCodes(kFormat, KvSide::kKeys, task.pages[page + i], page_float, dim, codes.data(),
                   factors);
     for (int row = 0; row < task.rows; ++row) {
@@ -126,7 +128,7 @@ void IntValues(const AttentionTask& task, const PageForm& form, int page,
   DecodeKvCodes(kFormat, KvSide::kValues, task.pages[page] + form.v_offset, most, dim, codes.data(),
                 factors);
   for (float& factor : factors) {
-    factor = HasKeyFloat(kFormat) ? kMostWeight : factor * (kMostWeight / most);
+    factor = HasOneFactor(kFormat) ? kMostWeight : factor * (kMostWeight / most);
   }
   for (int row = 0; row < task.rows; ++row) {
     float* o = task.o + static_cast<ptrdiff_t>(row) * task.o_stride;
