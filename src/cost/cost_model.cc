@@ -31,7 +31,10 @@ Result<CostModel> CostModel::Create(const Setup& setup, const WeightFormat& weig
   // A KV head lives on one device at least, so more devices than heads keep copies.
   model.kv_copies_ = std::max(1.0, static_cast<double>(setup.devices) / shape.config.kv_heads);
   const bool wide = setup.counting == Counting::kNominal || setup.weight_only;
-  model.peak_ = setup.device.Peak(wide ? Arithmetic::kBf16 : weights.arithmetic);
+  const Arithmetic own = shape.integer_file ? Arithmetic::kInt8 : Arithmetic::kBf16;
+  model.peak_ = setup.device.Peak(wide          ? Arithmetic::kBf16
+                                  : weights.mix ? weights.arithmetic
+                                                : own);
   std::optional<Bytes> table_row;
   for (const WeightGroup& group : shape.groups) {
     const Bytes bytes = BytesOf(group, weights, setup.counting);

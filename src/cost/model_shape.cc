@@ -123,6 +123,10 @@ Bytes StoredBytes(const MatrixRef& matrix) {
 void AddFileMatrix(const MatrixRef& matrix, WeightUse use, const TensorPlace& place,
                    ModelShape& shape) {
   if (!matrix) return;
+  const SourceTensor& tensor = *matrix.tensor;
+  if (tensor.linear != nullptr || TraitsOf(*tensor.format).activation_group > 0) {
+    shape.integer_file = true;
+  }
   shape.groups.push_back({.use = use,
                           .place = place,
                           .weights = static_cast<double>(matrix.rows) * matrix.cols,

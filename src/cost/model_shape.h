@@ -42,7 +42,8 @@ struct ModelShape {
   int experts_per_token = 0;
   // Multiplications and additions of one query and one visible position in one layer.
   Flops attention_per_key = {};
-  bool has_file = false;  // WeightGroup::own is filled
+  bool has_file = false;      // WeightGroup::own is filled
+  bool integer_file = false;  // of weights that have integer products
 
   double Weights(WeightUse use) const;
   double TotalWeights() const;

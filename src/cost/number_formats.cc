@@ -31,9 +31,11 @@ double BitsInName(std::string_view name) {
   return bits;
 }
 
-Arithmetic ArithmeticOf(std::string_view format) {
-  if (format.starts_with("f8")) return Arithmetic::kFp8;
-  return BitsInName(format) <= 8 ? Arithmetic::kInt8 : Arithmetic::kBf16;
+// What the format's matrices are multiplied in where a device has a rate for it.
+Arithmetic ArithmeticOf(const FormatMix& mix) {
+  if (mix.name().starts_with("f8")) return Arithmetic::kFp8;
+  const bool integer = TraitsOf(mix.For({.cols = 256})).activation_group > 0;
+  return integer ? Arithmetic::kInt8 : Arithmetic::kBf16;
 }
 
 Result<KvFormat> ParseSide(std::string_view name) {
@@ -67,7 +69,7 @@ Result<WeightFormat> ParseWeightFormat(std::string_view name) {
   }
   format.mix = *mix;
   format.nominal_bits = BitsInName(format.name);
-  format.arithmetic = ArithmeticOf(mix->name());
+  format.arithmetic = ArithmeticOf(*mix);
   return format;
 }
 

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
-from support import SOURCE, nibble
+from support import SOURCE, nibble, pulled
 
 spec = importlib.util.spec_from_file_location("plan_reference", SOURCE / "tools/plan_reference.py")
 reference = importlib.util.module_from_spec(spec)
@@ -104,6 +104,16 @@ class Formulas(unittest.TestCase):
         self.assertEqual([row["weights"] for row in out["rows"]], ["own"])
         config = json.loads((SOURCE / "models/shakespeare/config.json").read_text())
         self.assertEqual(out["model"]["layers"], config["n_layer"])
+
+    def test_a_pulled_model_takes_the_bytes_that_the_engine_counts(self):
+        model = pulled("SmolLM2-135M-Instruct.Q4_1.gguf")
+        row = plan("--model", model, "--device", "raspberry-pi-5", "--batch", 8)["rows"][0]
+        ran = json.loads(nibble("run", model, "-p", "Hello", "-n", 2, "--json").stdout)
+        self.assertEqual(row["memory_weights_bytes"], ran["weight_bytes_per_step"])
+        # 8-bit products: a quarter of the time of floats on this device.
+        floats = plan("--model", model, "--device", "raspberry-pi-5", "--batch", 8, "--act",
+                      "f32")["rows"][0]
+        self.assertAlmostEqual(floats["compute_s"] / row["compute_s"], 4, places=9)
 
     def test_this_machine(self):
         out = plan("--model", "smollm2-135m", "--weights", "q4_k_m", "--kv", "int8", "-t", 1)
