@@ -49,8 +49,26 @@ Result<HfScheme> SchemeOf(const QuantizeJob& job) {
   return scheme;
 }
 
-// Every tensor of the folder in its order, with its bytes.
-using TakeTensor = std::function<Status(const HfTensor& tensor, std::span<const std::byte> bytes)>;
+// Every tensor of the folder in its order, with its bytes from `offset` on: the largest come in
+// pieces. Without bytes each comes once, empty.
+using TakeTensor = std::function<Status(const HfTensor& tensor, uint64_t offset,
+                                        std::span<const std::byte> bytes)>;
+
+constexpr size_t kPieceBytes = size_t{4} << 20;
+
+// A kept tensor's bytes, whose pages of the source go back to the system.
+Status ForPieces(const ModelFile& model, const SourceTensor& tensor, const HfTensor& head,
+                 const TakeTensor& take) {
+  const MappedFile& file = model.files()[static_cast<size_t>(tensor.file)];
+  const auto at = static_cast<size_t>(tensor.bytes.data() - file.bytes().data());
+  for (size_t done = 0; done < tensor.bytes.size(); done += kPieceBytes) {
+    const auto piece =
+        tensor.bytes.subspan(done, std::min(kPieceBytes, tensor.bytes.size() - done));
+    NIBBLE_RETURN_IF_ERROR(take(head, done, piece));
+    file.Drop(at + done, piece.size());
+  }
+  return {};
+}
 
 Status ForTensors(const ModelFile& model, const HfTarget& target, const TensorStore& store,
                   bool with_bytes, const TakeTensor& take) {
@@ -64,7 +82,7 @@ Status ForTensors(const ModelFile& model, const HfTarget& target, const TensorSt
         NIBBLE_TRY(bytes, target.Encoded(tensor));
       }
       for (size_t i = 0; i < heads.size(); ++i) {
-        NIBBLE_RETURN_IF_ERROR(take(heads[i], bytes[i]));
+        NIBBLE_RETURN_IF_ERROR(take(heads[i], 0, bytes[i]));
       }
       continue;
     }
@@ -72,13 +90,15 @@ Status ForTensors(const ModelFile& model, const HfTarget& target, const TensorSt
                            .dtype = tensor.type_name,
                            .shape = {tensor.shape.begin(), tensor.shape.begin() + tensor.rank}};
     const TensorStore::Record* other = store.Find(tensor.name);
-    std::vector<std::byte> changed;
-    if (other != nullptr) {
-      changed.resize(other->bytes);
+    if (!with_bytes) {
+      NIBBLE_RETURN_IF_ERROR(take(head, 0, {}));
+    } else if (other == nullptr) {
+      NIBBLE_RETURN_IF_ERROR(ForPieces(model, tensor, head, take));
+    } else {
+      std::vector<std::byte> changed(other->bytes);
       NIBBLE_RETURN_IF_ERROR(store.Read(*other, 0, changed));
+      NIBBLE_RETURN_IF_ERROR(take(head, 0, changed));
     }
-    NIBBLE_RETURN_IF_ERROR(
-        take(head, other != nullptr ? std::span<const std::byte>(changed) : tensor.bytes));
   }
   return {};
 }
@@ -87,27 +107,36 @@ Status ForTensors(const ModelFile& model, const HfTarget& target, const TensorSt
 Status ReadBack(const ModelFile& model, const HfTarget& target, const TensorStore& store,
                 const fs::path& folder) {
   NIBBLE_TRY(const SafetensorsModel read, SafetensorsModel::Open(folder));
-  return ForTensors(model, target, store, true,
-                    [&](const HfTensor& tensor, std::span<const std::byte> bytes) -> Status {
-                      const SourceTensor* found = read.tensors().Find(tensor.name);
-                      if (found != nullptr && std::ranges::equal(found->bytes, bytes)) return {};
-                      return IoError("{}: read back, {} is not what was written", folder.string(),
-                                     tensor.name);
-                    });
+  const TakeTensor compare = [&](const HfTensor& tensor, uint64_t offset,
+                                 std::span<const std::byte> bytes) -> Status {
+    const SourceTensor* found = read.tensors().Find(tensor.name);
+    const bool whole = found != nullptr && offset + bytes.size() <= found->bytes.size();
+    if (!whole || !std::ranges::equal(found->bytes.subspan(offset, bytes.size()), bytes)) {
+      return IoError("{}: read back, {} is not what was written", folder.string(), tensor.name);
+    }
+    const MappedFile& file = read.files()[static_cast<size_t>(found->file)];
+    file.Drop(static_cast<size_t>(found->bytes.data() - file.bytes().data()) + offset,
+              bytes.size());
+    return {};
+  };
+  return ForTensors(model, target, store, true, compare);
 }
 
 Result<HfFolderWriter> WriteFolder(const QuantizeJob& job, const HfTarget& target,
                                    const TensorStore& store) {
   NIBBLE_TRY(HfFolderWriter writer,
              HfFolderWriter::Create(job.own.out, {.replace = job.own.force}));
-  NIBBLE_RETURN_IF_ERROR(ForTensors(job.model, target, store, false,
-                                    [&](const HfTensor& tensor, std::span<const std::byte>) {
-                                      return writer.AddTensor(tensor);
-                                    }));
+  NIBBLE_RETURN_IF_ERROR(
+      ForTensors(job.model, target, store, false,
+                 [&](const HfTensor& tensor, uint64_t, std::span<const std::byte>) {
+                   return writer.AddTensor(tensor);
+                 }));
   NIBBLE_RETURN_IF_ERROR(writer.Begin());
-  NIBBLE_RETURN_IF_ERROR(ForTensors(
-      job.model, target, store, true,
-      [&](const HfTensor&, std::span<const std::byte> bytes) { return writer.Append(bytes); }));
+  NIBBLE_RETURN_IF_ERROR(
+      ForTensors(job.model, target, store, true,
+                 [&](const HfTensor&, uint64_t, std::span<const std::byte> bytes) {
+                   return writer.Append(bytes);
+                 }));
   std::error_code ignored;
   const fs::path from = fs::is_directory(job.in, ignored) ? job.in : job.in.parent_path();
   NIBBLE_TRY(const std::string config, ReadTextFile((from / "config.json").string()));
@@ -173,11 +202,12 @@ Result<MadeModel> QuantizeToFolder(const QuantizeJob& job) {
   const auto writer = std::make_shared<HfFolderWriter>(*std::move(written));
   NIBBLE_RETURN_IF_ERROR(ReadBack(job.model, target, *store, writer->temporary_path()));
   made.path = writer->temporary_path().string();
-  NIBBLE_RETURN_IF_ERROR(ForTensors(job.model, target, *store, true,
-                                    [&](const HfTensor&, std::span<const std::byte> bytes) {
-                                      made.weight_bytes += bytes.size();
-                                      return Status{};
-                                    }));
+  NIBBLE_RETURN_IF_ERROR(
+      ForTensors(job.model, target, *store, true,
+                 [&](const HfTensor&, uint64_t, std::span<const std::byte> bytes) {
+                   made.weight_bytes += bytes.size();
+                   return Status{};
+                 }));
   made.bytes = made.weight_bytes;
   Report(job.model, target, *store, made);
   made.commit = [writer, store](const std::string& card) -> Status {

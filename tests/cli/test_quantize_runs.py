@@ -1,14 +1,16 @@
-"""Runs of `quantize` that were killed."""
+"""Runs of `quantize` on a model that is larger than what they may keep in memory, and killed ones."""
 
+import os
 import pathlib
 import subprocess
 import tempfile
 import time
 import unittest
 
-from support import BINARY, CliTest, nibble, pulled
+from support import BINARY, CliTest, nibble, pulled, shared
 
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
+LAYER_WEIGHTS = 576 * (2 * 576 + 2 * 192 + 3 * 1536)  # q, output; k, v; gate, up, down
 
 
 class Runs(CliTest):
@@ -17,6 +19,20 @@ class Runs(CliTest):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.model = pulled(SMOLLM2)
+
+    @unittest.skipIf(os.environ.get("NIBBLE_SANITIZED"), "a sanitizer's memory is its own")
+    def test_memory_is_a_layer_the_activations_and_200_mb(self):
+        text = shared("corpora/wikitext-2-raw/wiki.test.raw")
+        sequences, length = 4, 128
+        bound = (4 * LAYER_WEIGHTS + sequences * length * (576 + 576) * 4 + 200_000_000)
+        for out, to in (("out", "w8a8"), ("out.gguf", "q8_0")):
+            with self.subTest(to):
+                found = self.run_json("quantize", self.model, self.folder / out, "--to", to,
+                                      "--method", "smoothquant", "--requantize", "--no-quality", "--calib",
+                                      text, "--calib-sequences", sequences, "--calib-length",
+                                      length)
+                self.assertLess(found["peak_resident_bytes"], bound)
+                self.assertEqual(found["card"]["recipe"]["calibration"]["sequences"], sequences)
 
     def test_a_run_that_was_killed_goes_on_to_the_same_bytes(self):
         def without_card(path):
