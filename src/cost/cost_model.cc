@@ -99,7 +99,12 @@ int CostModel::MaxBatch(int context) const {
   const Bytes left = device_.memory * devices_ - stored_;
   if (left.value < 0) return 0;
   const double most = left / (kv_.Held(context + 1) * kv_copies_);
-  return static_cast<int>(std::min(most, static_cast<double>(kMostBatch)));
+  int batch = static_cast<int>(std::min(most, static_cast<double>(kMostBatch)));
+  // The division rounds; what fits is what Memory says.
+  const auto fits = [&](int b) { return Memory({.batch = b, .context = context}).fits(); };
+  while (batch > 0 && !fits(batch)) --batch;
+  while (batch < kMostBatch && fits(batch + 1)) ++batch;
+  return batch;
 }
 
 std::optional<int> CostModel::MaxContext(int batch) const {
