@@ -190,6 +190,8 @@ async def run(options):
 
     async def one():
         outcome = await client.ask(client.request())
+        if outcome.error:
+            await asyncio.sleep(0.1)  # a server that is gone is not stormed
         if gate:
             gate.release()
         return outcome
@@ -204,7 +206,7 @@ async def run(options):
         tasks.append(asyncio.create_task(one()))
         if options.request_rate != math.inf:
             await asyncio.sleep(arrivals.expovariate(options.request_rate))
-        elif options.seconds:
+        elif options.seconds and not gate:
             await asyncio.sleep(0)
     outcomes = await asyncio.gather(*tasks)
     return outcomes, time.perf_counter() - start

@@ -197,11 +197,12 @@ Status LoadAndServe(const GlobalFlags& flags, const ServeFlags& own, const Model
   }
   std::thread io([&] { http->Run(); });
   const double started = MonotonicSeconds();
-  service.SetReadBandwidth(ReadBandwidth(own, plan, engine_options));
   auto engine = Engine::Create(file, engine_options);
   Result<std::optional<ChatTemplate>> chat;
   if (engine) chat = LoadChatTemplate(**engine, own.chat_template);
   if (engine && chat) {
+    // Behind loading, whose progress is told by the memory that it takes.
+    service.SetReadBandwidth(ReadBandwidth(own, plan, engine_options));
     if (watch.trace) watch.trace->WriteHead(name, **engine, engine_options);
     service.SetEngine(**engine, *chat ? &**chat : nullptr);
     if (!flags.quiet) {

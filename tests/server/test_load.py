@@ -18,7 +18,8 @@ from server_support import (BINARY, PATIENCE, SHAKESPEARE, SOURCE, Server, Serve
 
 class Many(ServerTest):
     model = "long"
-    arguments = ("--max-seqs", 16, "--ctx", 512)
+    # Few pages, or the prefix cache takes more of them for as long as there are any.
+    arguments = ("--max-seqs", 16, "--ctx", 512, "--kv-memory", "8MB")
 
     def load(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:
