@@ -232,10 +232,11 @@ ApiResult<void> CheckLengths(const OpenAiRequest& out, const Prompts& prompts, i
     if (ids.size() + static_cast<size_t>(answer) <= static_cast<size_t>(max_context)) continue;
     return std::unexpected(ApiError{
         .status = 400,
-        .message = fmt::format("the prompt has {} tokens and the answer {} {}, while the "
-                               "context holds {} of both together",
-                               ids.size(), out.request.max_tokens < 0 ? "needs" : "asks for",
-                               answer, max_context),
+        // OpenAI's words at the beginning: LiteLLM and others look for them.
+        .message = fmt::format("This model's maximum context length is {} tokens, of prompt and "
+                               "answer together; the prompt has {} and the answer {} {}",
+                               max_context, ids.size(),
+                               out.request.max_tokens < 0 ? "needs" : "asks for", answer),
         .param = chat ? "messages" : "prompt",
         .code = "context_length_exceeded"});
   }
