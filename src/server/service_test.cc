@@ -42,7 +42,7 @@ std::string AskAt(int port, const std::string& method, const std::string& path,
   return answer;
 }
 
-// What the thread sanitizer looks at: the whole server in one process, with its engine, and clients
+// The whole server in one process, with its engine, so that sanitizers see all of it, and clients
 // on threads of their own.
 class RunningServer {
  public:
