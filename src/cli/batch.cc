@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,6 +20,7 @@
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "cli/session.h"
+#include "container/output_file.h"
 #include "engine/check_request.h"
 #include "engine/sampler.h"
 #include "platform/clock.h"
@@ -315,16 +318,56 @@ Status Batch::Run(std::span<const InputLine> lines) {
   return journal_.Finish();
 }
 
+constexpr uintmax_t kNamePieces = 64;
+constexpr uintmax_t kNamePieceBytes = 4096;
+
+// Pieces from all over a file, which is size bytes long.
+std::string SomeBytes(const std::filesystem::path& path, uintmax_t size) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes;
+  std::string piece(kNamePieceBytes, '\0');
+  const uintmax_t last = size > kNamePieceBytes ? size - kNamePieceBytes : 0;
+  for (uintmax_t i = 0; i < kNamePieces && file; ++i) {
+    file.seekg(static_cast<std::streamoff>(last * i / (kNamePieces - 1)));
+    file.read(piece.data(), static_cast<std::streamsize>(std::min(size, kNamePieceBytes)));
+    bytes.append(piece, 0, static_cast<size_t>(file.gcount()));
+    if (last == 0) break;
+  }
+  return bytes;
+}
+
+// Of a model's files: their sizes and some of their bytes, so that a batch does not go on with
+// another model of the same name, and does with a copy of the same.
+std::string ModelName(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> files = {path};
+  if (fs::is_directory(path, error)) {
+    files.clear();
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+      if (entry.is_regular_file(error)) files.push_back(entry.path());
+    }
+    std::ranges::sort(files);
+  }
+  std::string name;
+  for (const fs::path& file : files) {
+    const uintmax_t size = fs::file_size(file, error);
+    name +=
+        fmt::format("{}:{}:{}|", file.filename().string(), size, Sha256Hex(SomeBytes(file, size)));
+  }
+  return name;
+}
+
 // Everything that the lines of the output depend on.
 std::string RunName(const GlobalFlags& flags, const BatchFlags& own, const Session& session,
                     std::string_view input, std::string_view chat) {
   const SamplingParams& s = own.sampling;
   return Sha256Hex(fmt::format(
-      "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", Sha256Hex(input),
-      session.path.string(), session.engine->plan().model.weight_bytes, Sha256Hex(chat), flags.act,
-      flags.kv, flags.kv_k, flags.kv_v, fmt::join(flags.kv_skip_layers, ","), flags.kv_rotate,
-      flags.context, flags.seed.value_or(0), own.max_tokens.value_or(-2), s.temperature, s.top_k,
-      s.top_p, s.min_p, s.typical_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty,
+      "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", Sha256Hex(input),
+      session.path.stem().string() + ModelName(session.path), Sha256Hex(chat), flags.act, flags.kv,
+      flags.kv_k, flags.kv_v, fmt::join(flags.kv_skip_layers, ","), flags.kv_rotate, flags.context,
+      flags.seed.value_or(0), own.max_tokens.value_or(-2), s.temperature, s.top_k, s.top_p, s.min_p,
+      s.typical_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty,
       s.penalty_last_n));
 }
 
@@ -352,10 +395,28 @@ void Report(const GlobalFlags& flags, const BatchFlags& own, const Totals& total
       FormatRate(rate));
 }
 
+// A context that memory has cut decides which answers end early, and memory is not the same
+// tomorrow or with another --max-seqs.
+Status CheckContext(const GlobalFlags& flags, const Session& session) {
+  const EnginePlan& plan = session.engine->plan();
+  const int of_model = session.engine->config().context_length;
+  if (flags.context > 0 || plan.max_context == of_model) return {};
+  return BadInput(
+      "the KV cache has room for {} tokens and the model's context is {}, so that answers would "
+      "depend on the memory there is; give --ctx {} or less, or more --kv-memory",
+      plan.kv_tokens, of_model, plan.kv_tokens);
+}
+
 }  // namespace
 
 Status RunBatch(const GlobalFlags& flags, const BatchFlags& own) {
   if (own.out.empty()) return BadInput("--batch: needs -o OUT.jsonl");
+  // All that can be known is said before hours of work, not behind them.
+  NIBBLE_TRY(const std::filesystem::path out, OutputPlace(own.out));
+  std::error_code error;
+  if (std::filesystem::equivalent(own.in, out, error)) {
+    return BadInput("-o: {} is the input, which would be overwritten", own.out);
+  }
   NIBBLE_TRY(const std::string input, ReadTextFile(own.in));
   const std::vector<InputLine> lines = SplitLines(input);
   if (lines.empty()) return BadInput("{}: no lines", own.in);
@@ -364,13 +425,13 @@ Status RunBatch(const GlobalFlags& flags, const BatchFlags& own) {
   options.pull = true;
   options.serving = &own.serving;
   NIBBLE_TRY(const Session session, OpenSession(flags, own.model, options));
+  NIBBLE_RETURN_IF_ERROR(CheckContext(flags, session));
   // A wrong flag is not every line's error.
   NIBBLE_RETURN_IF_ERROR(CheckSampling(own.sampling, session.engine->config().vocabulary));
   NIBBLE_TRY(const auto chat, LoadChatTemplate(*session.engine, own.chat_template));
   const std::string run =
       RunName(flags, own, session, input, chat ? std::string_view(chat->source()) : "");
-  NIBBLE_TRY(BatchJournal journal,
-             BatchJournal::Open(own.out, run, static_cast<int>(lines.size())));
+  NIBBLE_TRY(BatchJournal journal, BatchJournal::Open(out, run, static_cast<int>(lines.size())));
 
   const double started = MonotonicSeconds();
   Batch batch(flags, own, session,

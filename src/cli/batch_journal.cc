@@ -60,6 +60,9 @@ Result<BatchJournal> BatchJournal::Open(const std::filesystem::path& out, std::s
   const std::string header = fmt::format("nibble batch {} {}\n", lines, run);
   struct stat info = {};
   if (::fstat(descriptor, &info) != 0) return journal.Failed("read");
+  if (info.st_nlink == 0) {  // removed between being opened and being locked
+    return BadInput("{}: another process has just finished this batch", path);
+  }
   std::string text(static_cast<size_t>(info.st_size), '\0');
   for (size_t at = 0; at < text.size();) {
     const ssize_t n =

@@ -193,6 +193,12 @@ Status RunBench(const GlobalFlags& flags, const BenchFlags& own) {
   if (own.attention_exactness && own.limits) {
     return BadInput("--attention-exactness measures no speed that --limits could be beside");
   }
+  if (own.serve.any() && (own.attention_exactness || own.limits)) {
+    return BadInput(
+        "--{} belongs to the decoder's own speed, not to --serve-trace, "
+        "--shared-prefix or --interference",
+        own.limits ? "limits" : "attention-exactness");
+  }
   if (own.attention_exactness) return RunExactness(flags, own, output);
   if (own.serve.any()) {
     NIBBLE_TRY(const ModelFile file, OpenModel(flags, own));

@@ -10,6 +10,7 @@
 #include "advise/replay.h"
 #include "cli/bench_serve_output.h"
 #include "cli/generate.h"
+#include "cli/number_range.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "model/config/model_file.h"
@@ -130,7 +131,7 @@ void AddBenchServeFlags(CLI::App& command, BenchServeFlags& flags) {
       .add_option("--rate", flags.rate,
                   "Requests per second: the file's times are stretched, or made where it has none; "
                   "default: the file's, or all at once")
-      ->check(CLI::Range(1e-6, 1e6))
+      ->check(NumberFrom(1e-6, 1e6))
       ->needs(trace)
       ->group(group);
   CLI::Option* shared =

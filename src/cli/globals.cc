@@ -132,6 +132,8 @@ Result<std::optional<size_t>> KvMemory(const GlobalFlags& flags) {
   if (flags.kv_memory == "auto") return std::nullopt;
   auto size = ParseSize(flags.kv_memory);
   if (!size) return Within("--kv-memory", size.error());
+  if (*size == 0)
+    return BadInput("--kv-memory: expected auto or a size above 0, found '{}'", flags.kv_memory);
   return *size;
 }
 

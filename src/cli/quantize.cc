@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "cli/commands.h"
 #include "cli/json_output.h"
+#include "cli/number_range.h"
 #include "cli/output.h"
 #include "cli/quantize_budget.h"
 #include "cli/quantize_floats.h"
@@ -143,7 +144,7 @@ void AddMethodFlags(CLI::App& command, QuantizeFlags& own) {
   command.add_flag("--static-groups", own.static_groups,
                    "gptq: scales from the weights as they were");
   command.add_option("--damp", own.damp, "gptq: damping, as a share of the mean diagonal")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(NumberFrom(0.0, 1.0))
       ->capture_default_str();
   command.add_flag("--mse", own.mse, "Search for smaller ranges (grids in folders)");
   command.add_flag("--rotate", own.rotate,
@@ -151,12 +152,12 @@ void AddMethodFlags(CLI::App& command, QuantizeFlags& own) {
                    "GGUF file of RMS norms in front of blocks only, and room for its f32 copy");
   command.add_flag("--clip", own.clip, "awq: search for smaller ranges behind the scales");
   command.add_option("--alpha", own.alpha, "smoothquant: how much goes from inputs to weights")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(NumberFrom(0.0, 1.0))
       ->capture_default_str();
   command
       .add_option("--threshold", own.threshold,
                   "llm-int8: inputs of this magnitude are not quantised")
-      ->check(CLI::PositiveNumber)
+      ->check(NumberFrom(1e-6, 1e6))
       ->capture_default_str();
   command.add_option("--granularity", own.granularity, "Folders: what shares a scale")
       ->check(CLI::IsMember({"tensor", "channel", "group"}));

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/number_range.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "cli/serving_flags.h"
@@ -251,7 +252,7 @@ void AddLimitFlags(CLI::App& command, ServeFlags& own) {
   };
   const auto seconds = [&](const char* name, double& value, const char* help) {
     command.add_option(name, value, help)
-        ->check(CLI::Range(0.1, 86400.0))
+        ->check(NumberFrom(0.1, 86400.0))
         ->capture_default_str()
         ->group(group);
   };

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/number_range.h"
+
 namespace nibble::cli {
 
 void AddServingFlags(CLI::App& command, ServingFlags& flags, const std::string& group) {
@@ -19,7 +21,7 @@ void AddServingFlags(CLI::App& command, ServingFlags& flags, const std::string& 
       .add_option("--max-step-ms", flags.max_step_ms,
                   "Most milliseconds of one step, by a table of prices made at load; 0: no limit; "
                   "default: twice what the answers in it alone take")
-      ->check(CLI::Range(0.0, 3.6e6))
+      ->check(NumberFrom(0.0, 3.6e6))
       ->group(group);
   command.add_option("--prefix-cache", flags.prefix_cache, "Compute what prompts share once")
       ->check(CLI::IsMember({"on", "off"}))

@@ -37,10 +37,31 @@ OutputFile::OutputFile(OutputFile&&) noexcept = default;
 OutputFile& OutputFile::operator=(OutputFile&&) noexcept = default;
 OutputFile::~OutputFile() = default;
 
+Result<std::filesystem::path> OutputPlace(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path place = path;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(place, error)); ++links) {
+    const fs::path target = fs::read_symlink(place, error);
+    if (error || links == 40) return BadInput("{}: is a link that leads nowhere", path.string());
+    place = place.parent_path() / target;
+  }
+  const fs::file_status there = fs::status(place, error);
+  if (fs::exists(there) && !fs::is_regular_file(there)) {
+    return BadInput("{}: expected a file or nothing there, found {}", path.string(),
+                    fs::is_directory(there) ? "a folder" : "a device or pipe");
+  }
+  const fs::path folder = place.has_parent_path() ? place.parent_path() : fs::path(".");
+  if (place.filename().empty() || !fs::is_directory(folder, error)) {
+    return IoError("{}: there is no folder {}", path.string(), folder.string());
+  }
+  return place;
+}
+
 Result<OutputFile> OutputFile::Create(const std::filesystem::path& path) {
   auto impl = std::make_unique<Impl>();
-  impl->path = path;
-  std::string temporary = path.string() + ".XXXXXX";
+  NIBBLE_TRY(impl->path, OutputPlace(path));
+  std::string temporary = impl->path.string() + ".XXXXXX";
   impl->descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (impl->descriptor < 0) return impl->Failed("create a file beside it");
   impl->temporary = std::move(temporary);

@@ -172,7 +172,10 @@ Result<std::vector<TokenId>> ReadIds(const JsonArray& list) {
       return BadInput("'prompt': expected token ids, found {} among them",
                       JsonKindName(one.kind()));
     }
-    ids.emplace_back(static_cast<int>(std::clamp<int64_t>(*id, -1, 1 << 30)));
+    if (*id < INT32_MIN || *id > INT32_MAX) {
+      return BadInput("'prompt': {} is no token id", *id);
+    }
+    ids.emplace_back(static_cast<int>(*id));
   }
   return ids;
 }

@@ -1,6 +1,7 @@
 """run --batch: OpenAI's batch format, the same bytes whatever runs beside a line, resumed after a kill."""
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -114,7 +115,8 @@ class Batch(CliTest):
         good = completion("good", "ROMEO:", max_tokens=4, temperature=0)
         wrong = [("not json", "line 2"), ({"url": "/v1/completions", "body": {}}, "custom_id"),
                  (completion("empty", []), "prompt"), (completion("long", "x" * 400), "400"),
-                 (completion("ids", [1, 70000]), "70000"), (completion("n", "a", n=0), "n is 0"),
+                 (completion("ids", [1, 70000]), "70000"),
+                 (completion("big", [1, 2**40]), str(2**40)),  (completion("n", "a", n=0), "n is 0"),
                  (completion("many", "a", n=129), "n is 129"),
                  (completion("huge", "a", n=2_000_000_000), "n is 2000000000"),
                  (completion("", "a"), "custom_id"),
@@ -228,6 +230,56 @@ class Batch(CliTest):
         self.assert_refused(nibble(*self.arguments(self.write(["", "  "], "blank.jsonl"), out)), "no lines")
         self.assertEqual(nibble(*self.arguments(path, self.folder / "no" / "out.jsonl")).returncode,
                          1)
+
+    def test_an_output_that_would_destroy_something_is_refused(self):
+        path = self.write(self.mixed(2))
+        text = path.read_bytes()
+        (self.folder / "link.jsonl").symlink_to(path)
+        for same in (path, self.folder / "link.jsonl"):
+            self.assert_refused(nibble(*self.arguments(path, same)), "is the input")
+        self.assertEqual(path.read_bytes(), text)
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        self.assert_refused(nibble(*self.arguments(path, pipe)), "a device or pipe")
+        self.assertTrue(pipe.is_fifo())
+        self.assert_refused(nibble(*self.arguments(path, self.folder)), "a folder")
+        self.assertEqual(sorted(f.name for f in self.folder.iterdir()),
+                         ["in.jsonl", "link.jsonl", "pipe"])
+
+    def test_memory_cuts_no_answer(self):
+        # 4 pages of 32 tokens, where the model's context is 256.
+        lines = [completion("a", "ROMEO:", temperature=0)]
+        path = self.write(lines)
+        out = self.folder / "out.jsonl"
+        refused = nibble(*self.arguments(path, out, "--kv-memory", "300000"))
+        self.assert_refused(refused, "--ctx 128")
+        self.assertEqual(self.run_batch(lines, "--kv-memory", "300000", "-c", 128),
+                         self.run_batch(lines, "-c", 128))
+        self.assert_refused(nibble(*self.arguments(path, out, "--kv-memory", 0)), "--kv-memory")
+
+    def test_a_journal_of_another_model_is_refused(self):
+        source = pathlib.Path(shared("models/stories260K/tinyllamas-stories-260k-f32.gguf"))
+        model = self.folder / "model.gguf"
+        path = self.write([completion(f"{i}", "Once", max_tokens=400, ignore_eos=True)
+                           for i in range(60)])
+        out = self.folder / "out.jsonl"
+        journal = pathlib.Path(str(out) + ".journal")
+        command = [BINARY, *self.arguments(path, out, "--max-seqs", 1, "-t", 1, model=str(model))]
+        model.write_bytes(source.read_bytes())
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None:
+            if journal.exists() and journal.read_bytes().count(b"\n") > 2:
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.001)
+        process.wait()
+        self.assertTrue(journal.exists())
+        changed = bytearray(source.read_bytes())
+        changed[-2] ^= 1  # of a weight, so that all sizes stay
+        model.write_bytes(changed)
+        self.assert_refused(nibble(*command[1:]), "journal of another batch")
+        model.write_bytes(source.read_bytes())
+        self.assertGreater(self.run_json(*command[1:])["resumed_lines"], 0)
 
     def test_prompts_that_begin_alike_are_computed_once(self):
         model = shared("models/stories260K/tinyllamas-stories-260k-f32.gguf")

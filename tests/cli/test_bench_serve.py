@@ -105,6 +105,13 @@ class BenchServe(CliTest):
         self.assert_refused(nibble(*self.bench("--serve-trace", self.folder / "none.csv")),
                             "none.csv")
         self.assert_refused(nibble(*self.bench("--serve-trace", trace, "--rate", 0)), "rate")
+        self.assert_refused(nibble(*self.bench("--serve-trace", trace, "--rate", "nan")), "rate",
+                            "nan")
+        self.assert_refused(nibble(*self.bench("--serve-trace", trace, "--max-step-ms", "nan")),
+                            "--max-step-ms", "nan")
+        self.assert_refused(nibble(*self.bench("--serve-trace", trace, "--limits")), "--limits")
+        self.assert_refused(nibble(*self.bench("--shared-prefix", 512, "--attention-exactness")),
+                            "--attention-exactness")
         self.assert_refused(nibble(*self.bench("--serve-trace", trace, "--format", "xml")), "xml")
         self.assert_refused(nibble(*self.bench("--rate", 2)), "serve-trace")
         self.assert_refused(nibble(*self.bench("--shared-prefix", 700)), "700", "512")

@@ -152,9 +152,13 @@ class Builder {
     planned_.push_back({std::move(name), format, rows, cols});
   }
   void Matrix(const std::string& name, const TensorPlace& place, int rows) {
-    // gpt2's transposed tensors have no block formats; they stay floats.
-    if (naming_.transposed) return Add(name + ".weight", Format::kF32, place.cols, rows);
     Add(name + ".weight", mix_.For(place), rows, place.cols);
+  }
+  // gpt2's linears are stored transposed, which block formats cannot be; they stay floats. Its
+  // embedding is not.
+  void LinearMatrix(const std::string& name, const TensorPlace& place, int rows) {
+    if (!naming_.transposed) return Matrix(name, place, rows);
+    Add(name + ".weight", Format::kF32, place.cols, rows);
   }
   void AddNorm(const std::string& name, int size) {
     Add(name + ".weight", Format::kF32, 0, size);
@@ -178,7 +182,7 @@ class Builder {
       const auto role = static_cast<TensorRole>(static_cast<size_t>(TensorRole::kAttnQuery) + i);
       const TensorPlace place{role, layer, static_cast<int>(config_.layers.size()),
                               config_.heads / config_.kv_heads, shape(i).cols};
-      Matrix(prefix + std::string(naming_.linears[i]), place, total);
+      LinearMatrix(prefix + std::string(naming_.linears[i]), place, total);
       i = last + 1;
     }
     for (size_t i = 0; i < kNorms; ++i) {

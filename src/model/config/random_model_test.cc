@@ -5,6 +5,7 @@
 #include <set>
 
 #include "model/config/hf_config.h"
+#include "model/config/model_file.h"
 
 namespace nibble {
 namespace {
@@ -79,6 +80,27 @@ TEST(NamedShapes, KeepWhatDecidesTheWorkOfAStep) {
   const auto unknown = ShapeByName("gemma3-270b");
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().message.find("gemma3-270m, "), std::string::npos);
+}
+
+TEST(RandomModel, MakesTheTensorsOfEveryArchitecture) {
+  const auto mix = FormatMix::FromName("q8_0");
+  ASSERT_TRUE(mix);
+  for (const std::string type :
+       {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "smollm3", "gpt2"}) {
+    for (const char* tied : {"true", "false"}) {
+      std::string text =
+          type == "gpt2"
+              ? R"({"n_embd":64,"n_layer":2,"n_head":4,"n_positions":96,"vocab_size":100,)"
+              : R"({"hidden_size":64,"intermediate_size":96,"num_hidden_layers":2,"head_dim":16,)"
+                R"("num_attention_heads":4,"num_key_value_heads":2,"vocab_size":100,)"
+                R"("max_position_embeddings":96,)";
+      text += R"("model_type":")" + type + R"(","tie_word_embeddings":)" + tied + "}";
+      const auto document = JsonDocument::Parse(std::move(text));
+      ASSERT_TRUE(document);
+      const auto file = ModelFile::Random(document->root(), *mix);
+      EXPECT_TRUE(file) << type << ": " << file.error().message;
+    }
+  }
 }
 
 TEST(HfConfigOfExperts, IsRefusedByTheKey) {
