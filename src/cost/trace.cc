@@ -67,9 +67,8 @@ std::vector<std::string_view> SplitCsv(std::string_view line) {
 template <class T>
 std::optional<T> ParseNumber(std::string_view text) {
   T value{};
-  const char* end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || last != end) return std::nullopt;
+  const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || last != text.data() + text.size()) return std::nullopt;
   return value;
 }
 

@@ -24,7 +24,7 @@ struct NamedShape {
   int vocabulary, context;
   int theta;
   bool tied;
-  std::string_view more = "";  // further members, each behind a comma
+  std::string_view more = {};  // further members, each behind a comma
 };
 
 constexpr std::string_view kLlama31Rope =
