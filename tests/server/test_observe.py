@@ -106,8 +106,8 @@ class Traces(unittest.TestCase):
         server.complete(shared + "JULIET", max_tokens=7, ignore_eos=True, priority=2)
         server.complete("a" * 40, n=2, max_tokens=3, ignore_eos=True)
         client = server.raw()
-        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 59\r\n\r\n"
-                       b'{"prompt": "ROMEO:", "max_tokens": 9999, "ignore_eos":true}')
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 60\r\n\r\n"
+                       b'{"prompt": "ROMEO:", "max_tokens": 30000, "ignore_eos":true}')
         wait_for(lambda: server.status()["engine"]["running"] == 1, "a running request")
         client.close()
         wait_for(server.idle, "an idle engine")
