@@ -21,6 +21,9 @@ SOURCE = pathlib.Path(os.environ["NIBBLE_SOURCE"])
 BINARY = os.environ["NIBBLE_BIN"]
 SHAKESPEARE = SOURCE / "models/shakespeare"
 TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
+SANITIZED = bool(os.environ.get("NIBBLE_SANITIZED"))
+# Tokens of an answer that is seen at work between two looks, however fast the machine is.
+LONG = 1500 if SANITIZED else 15000
 PATIENCE = 240  # seconds after which something hangs; nothing waits so long when it works
 
 

@@ -14,8 +14,8 @@ import threading
 import time
 import unittest
 
-from server_support import (BINARY, PATIENCE, SOURCE, Server, ServerTest, post_bytes, read_all,
-                            wait_for, write_long_model)
+from server_support import (BINARY, LONG, PATIENCE, SOURCE, Server, ServerTest, post_bytes,
+                            read_all, wait_for, write_long_model)
 
 CONTRIB = SOURCE / "contrib"
 
@@ -148,7 +148,7 @@ class Nginx(unittest.TestCase):
         def stream(name):
             client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
             client.sendall(post_bytes("/v1/completions", {
-                "prompt": "ROMEO:", "max_tokens": 30000, "ignore_eos": True, "stream": True},
+                "prompt": "ROMEO:", "max_tokens": LONG, "ignore_eos": True, "stream": True},
                 "Connection: close"))
             results[name] = read_all(client)
             client.close()

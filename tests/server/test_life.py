@@ -9,8 +9,8 @@ import tempfile
 import time
 import unittest
 
-from server_support import (BINARY, PATIENCE, SHAKESPEARE, Server, ServerTest, post_bytes,
-                            read_all, wait_for)
+from server_support import (BINARY, LONG, PATIENCE, SHAKESPEARE, Server, ServerTest, post_bytes,
+                            read_all, wait_for, write_long_model)
 
 ENDLESS = {"prompt": "ROMEO:", "max_tokens": 30000, "ignore_eos": True}
 
@@ -55,11 +55,10 @@ class Busy(ServerTest):
             wait_for(self.server.idle, "freed pages")
 
     def test_one_client_that_goes_harms_no_other(self):
-        # Long enough to be seen at work: a small model says 300 tokens between two looks.
-        alone = self.server.complete("ROMEO:", max_tokens=15000, seed=5, ignore_eos=True).json
+        alone = self.server.complete("ROMEO:", max_tokens=LONG, seed=5, ignore_eos=True).json
         client = self.ask(stream=True)
         self.wait_running(1)
-        other = self.ask(max_tokens=15000, seed=5)
+        other = self.ask(max_tokens=LONG, seed=5)
         self.wait_running(2)
         client.close()
         other.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -158,7 +157,6 @@ class Life(unittest.TestCase):
         return server
 
     def long_model(self):
-        from server_support import write_long_model
         return write_long_model(self.folder)
 
     def refused(self, *arguments):
@@ -170,7 +168,7 @@ class Life(unittest.TestCase):
     def test_drain_lets_answers_end(self):
         server = self.start(model=self.long_model())
         client = server.raw()
-        client.sendall(post_bytes("/v1/completions", ENDLESS | {"max_tokens": 20000, "stream": True}))
+        client.sendall(post_bytes("/v1/completions", ENDLESS | {"max_tokens": LONG, "stream": True}))
         wait_for(lambda: server.status()["engine"]["running"] == 1, "a running request")
         kept = server.connect()
         kept.request("GET", "/health")
