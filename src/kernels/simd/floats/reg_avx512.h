@@ -26,18 +26,18 @@ NIBBLE_INLINE Reg LoadN(const float* p, int n) { return _mm512_maskz_loadu_ps(Fi
 NIBBLE_INLINE Reg LoadN(const uint16_t* p, int n) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(FirstN(n), p));
 }
-// E4M3 · 2^-8 by way of f16, whose exponent has one bit and a bias of 8 more.
+// E4M3 · 2^-8 by way of f16, whose exponent has one bit and a bias of 8 more. `codes` with their
+// sign in all upper bits: shifted, it stands in the sign's place and in that of the exponent's
+// first bit.
 NIBBLE_INLINE Reg Fp8ToFloat(__m256i codes) {
-  const __m256i high = _mm256_slli_epi16(codes, 8);
-  const __m256i magnitude = _mm256_and_si256(_mm256_srli_epi16(high, 1), _mm256_set1_epi16(0x3f80));
-  const __m256i sign = _mm256_and_si256(high, _mm256_set1_epi16(INT16_MIN));
-  return _mm512_cvtph_ps(_mm256_or_si256(magnitude, sign));
+  const __m256i moved = _mm256_slli_epi16(codes, 7);
+  return _mm512_cvtph_ps(_mm256_and_si256(moved, _mm256_set1_epi16(~0x4000)));
 }
 NIBBLE_INLINE Reg Load(const Fp8* p) {
-  return Fp8ToFloat(_mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  return Fp8ToFloat(_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 NIBBLE_INLINE Reg LoadN(const Fp8* p, int n) {
-  return Fp8ToFloat(_mm256_cvtepu8_epi16(_mm_maskz_loadu_epi8(FirstN(n), p)));
+  return Fp8ToFloat(_mm256_cvtepi8_epi16(_mm_maskz_loadu_epi8(FirstN(n), p)));
 }
 NIBBLE_INLINE void Store(float* p, Reg v) { _mm512_storeu_ps(p, v); }
 NIBBLE_INLINE void StoreN(float* p, Reg v, int n) { _mm512_mask_storeu_ps(p, FirstN(n), v); }
