@@ -43,11 +43,10 @@ Status CheckStops(const std::vector<std::string>& stops) {
 
 }  // namespace
 
-Status CheckRequest(const Request& request, int vocabulary, int max_context) {
+Status CheckParameters(const Request& request, int vocabulary) {
   if (request.max_tokens < -1) {
     return BadInput("max_tokens is {}, expected at least -1", request.max_tokens);
   }
-  NIBBLE_RETURN_IF_ERROR(CheckPrompt(request, vocabulary, max_context));
   NIBBLE_RETURN_IF_ERROR(CheckSampling(request.sampling, vocabulary));
   NIBBLE_RETURN_IF_ERROR(CheckStops(request.stop));
   if (request.priority < 0) {
@@ -60,21 +59,27 @@ Status CheckRequest(const Request& request, int vocabulary, int max_context) {
     return BadInput("best_of is {}, expected 0 or a number from n, {}, to {}", request.best_of,
                     request.n, kMostChoices);
   }
+  if (request.logprobs < -1 || request.logprobs > kMostLogprobs) {
+    return BadInput("logprobs is {}, expected a number from -1 to {}", request.logprobs,
+                    kMostLogprobs);
+  }
+  if (request.logits != nullptr && std::max(request.n, request.best_of) != 1) {
+    return BadInput("logits of {} choices at once are not given out, expected n = 1", request.n);
+  }
+  if (request.logits_from < 0) {
+    return BadInput("logits_from is {}, expected at least 0", request.logits_from);
+  }
+  return {};
+}
+
+Status CheckRequest(const Request& request, int vocabulary, int max_context) {
+  NIBBLE_RETURN_IF_ERROR(CheckParameters(request, vocabulary));
+  NIBBLE_RETURN_IF_ERROR(CheckPrompt(request, vocabulary, max_context));
   const int choices = std::max(request.n, request.best_of);
   const int64_t prompts = int64_t{choices} * std::ssize(request.prompt);
   if (choices > 1 && prompts > kMostPromptTokens) {
     return BadInput("n is {}: so many prompts of {} tokens have {}, expected at most {}", choices,
                     request.prompt.size(), prompts, kMostPromptTokens);
-  }
-  if (request.logprobs < -1 || request.logprobs > kMostLogprobs) {
-    return BadInput("logprobs is {}, expected a number from -1 to {}", request.logprobs,
-                    kMostLogprobs);
-  }
-  if (request.logits != nullptr && choices != 1) {
-    return BadInput("logits of {} choices at once are not given out, expected n = 1", request.n);
-  }
-  if (request.logits_from < 0) {
-    return BadInput("logits_from is {}, expected at least 0", request.logits_from);
   }
   return {};
 }

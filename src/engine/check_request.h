@@ -12,8 +12,11 @@ inline constexpr int kMostLogprobs = 1000;
 inline constexpr size_t kMostStops = 64;
 inline constexpr size_t kMostStopBytes = 4096;
 
-// Everything about a request that can be wrong by itself: kBadInput names the field, what was
-// expected and what was found.
+// Everything about a request but its prompt that can be wrong by itself: kBadInput names the field,
+// what was expected and what was found.
+Status CheckParameters(const Request& request, int vocabulary);
+
+// The same, and its prompt.
 Status CheckRequest(const Request& request, int vocabulary, int max_context);
 
 }  // namespace nibble

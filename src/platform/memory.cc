@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/math.h"
+#include "platform/shrunk_file.h"
 
 namespace nibble {
 namespace {
@@ -121,6 +122,7 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path) {
     return IoError("{}: cannot map {} bytes: {}", path.string(), info.st_size, ErrnoText());
   }
   mapped.data_ = static_cast<const std::byte*>(base);
+  WatchMapping(mapped.data_, mapped.size_, path);
   return mapped;
 }
 
@@ -137,7 +139,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  UnwatchMapping(data_);
+  munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void MappedFile::AdviseSequential() const {

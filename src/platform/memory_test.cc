@@ -76,6 +76,21 @@ TEST(MappedFile, ShowsTheBytesAlsoAfterDrop) {
   EXPECT_EQ(moved.path(), path);
 }
 
+TEST(MappedFileDeathTest, OneThatIsCutShortIsNamed) {
+  const testing::TempDir dir;
+  const auto path = dir.path() / "model";
+  std::ofstream(path) << std::string(1 << 16, 'a');
+  const auto file = MappedFile::Open(path);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EXIT(
+      {
+        std::filesystem::resize_file(path, 100);
+        const volatile std::byte* bytes = file->bytes().data();
+        std::exit(bytes[1 << 15] == std::byte{0} ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(2), "model: the file was cut short");
+}
+
 TEST(MappedFile, EmptyFileHasNoBytes) {
   const testing::TempDir dir;
   std::ofstream(dir.path() / "e", std::ios::binary).close();

@@ -76,6 +76,11 @@ struct HttpParser::Impl {
     }
     has_body = !parser->is_done();
     const std::string coding = AsciiLower(request.Header("transfer-encoding"));
+    // HTTP/1.0 has no chunks: what follows would be taken for another request.
+    if (!coding.empty() && request.version_1_0) {
+      error = {.status = 400, .message = "Transfer-Encoding: not in HTTP/1.0"};
+      return false;
+    }
     if (!coding.empty() && coding != "chunked") {
       error = {.status = 501, .message = "Transfer-Encoding: expected chunked"};
       return false;

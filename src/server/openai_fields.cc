@@ -178,6 +178,9 @@ Status CheckMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& cont
       return BadInput("'{}' is not supported", key);
     }
   }
+  if (const auto user = body.Find("user"); user && !user->is_null() && !user->is_string()) {
+    return BadInput("'user': expected a string, found {}", JsonKindName(user->kind()));
+  }
   if (const auto format = body.Find("response_format"); format && !format->is_null()) {
     NIBBLE_RETURN_IF_ERROR(CheckFormat(*format));
   }
@@ -207,7 +210,8 @@ Status ReadSampling(JsonValue body, const OpenAiLimits& limits, SamplingParams& 
     *number.value = static_cast<float>(value);
   }
   NIBBLE_TRY(const std::optional<int> top_k, FindInt(body, "top_k"));
-  sampling.top_k = std::max(top_k.value_or(sampling.top_k), 0);  // -1 is another word for all
+  sampling.top_k = top_k.value_or(sampling.top_k);
+  if (sampling.top_k == -1) sampling.top_k = 0;  // another word for all
   return ReadBias(body, limits, sampling);
 }
 
@@ -278,10 +282,14 @@ Status ReadCounts(Endpoint endpoint, JsonValue body, const OpenAiContext& contex
   const int limit = context.limits.max_tokens;
   request.max_tokens = context.max_tokens.value_or(endpoint == Endpoint::kCompletions ? 16 : -1);
   if (limit > 0) request.max_tokens = std::min(request.max_tokens, limit);
-  NIBBLE_RETURN_IF_ERROR(set("max_tokens", request.max_tokens));
-  NIBBLE_RETURN_IF_ERROR(set("max_completion_tokens", request.max_tokens));
-  if (limit > 0 && request.max_tokens > limit) {
-    return BadInput("max_tokens is {}, expected at most {}", request.max_tokens, limit);
+  for (const char* key : {"max_tokens", "max_completion_tokens"}) {
+    NIBBLE_RETURN_IF_ERROR(set(key, request.max_tokens));
+    if (request.max_tokens < -1) {
+      return BadInput("{} is {}, expected at least -1", key, request.max_tokens);
+    }
+    if (limit > 0 && request.max_tokens > limit) {
+      return BadInput("{} is {}, expected at most {}", key, request.max_tokens, limit);
+    }
   }
   if (limit > 0 && request.max_tokens < 0) request.max_tokens = limit;
   return {};

@@ -1,6 +1,7 @@
 #include "server/openai_request.h"
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 
 #include "server/openai_fields.h"
@@ -283,6 +284,8 @@ Result<OpenAiRequest> ReadMembers(Endpoint endpoint, JsonValue body, const OpenA
     out.seed = static_cast<uint64_t>(*number);
     request.sampling.seed = *out.seed;
   }
+  // Before anything is rendered or cut into tokens. Which ids there are only the engine knows.
+  NIBBLE_RETURN_IF_ERROR(CheckParameters(request, std::numeric_limits<int>::max()));
   return out;
 }
 

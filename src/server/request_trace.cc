@@ -7,10 +7,10 @@
 #include <charconv>
 #include <cmath>
 #include <ctime>
-#include <random>
 
 #include "base/paging.h"
 #include "base/sha256.h"
+#include "platform/random_bits.h"
 #include "sched/step_price.h"
 #include "server/json_text.h"
 
@@ -60,8 +60,10 @@ Json PriceJson(const StepPrice& price) {
 
 RequestTrace::RequestTrace(std::unique_ptr<LineFile> file, double start_s)
     : file_(std::move(file)), start_s_(start_s) {
-  std::random_device device;
-  while (salt_.size() < kSaltBytes) salt_ += static_cast<char>(device() & 0xff);
+  while (salt_.size() < kSaltBytes) {
+    const uint64_t bits = RandomBits();
+    for (int shift = 0; shift < 64; shift += 8) salt_ += static_cast<char>(bits >> shift & 0xff);
+  }
 }
 
 void RequestTrace::WriteHead(const std::string& model, const Engine& engine,

@@ -170,6 +170,8 @@ class Completions(ServerTest):
         body = self.server.complete("ROMEO:", max_tokens=4, temperature=0,
                                     logit_bias={str(ids[0]): 100}).json
         self.assertEqual(body["choices"][0]["text"], "QQQQ")
+        every = {str(i): -100 for i in range(65)}
+        self.assert_error(self.server.complete("a", logit_bias=every), 400, "logit_bias", "forbidden")
 
     def test_metrics(self):
         before = self.server.get("/metrics").body.decode()

@@ -136,6 +136,7 @@ class Http(ServerTest):
                  (GET + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
                  (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
                   501),
+                 (b"POST /tokenize HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
                  (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 1000001\r\n\r\n", 413)]
         for data, status in cases:
             with self.subTest(data=data[:60]):

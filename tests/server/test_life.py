@@ -1,6 +1,8 @@
 """Clients that go or do not read, full queues, keys, start and end of a server."""
 
+import http.client
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -248,6 +250,16 @@ class Life(unittest.TestCase):
         for key, status in (("one", 200), ("two", 200), ("three", 401)):
             answer = server.get("/v1/models", {"Authorization": f"Bearer {key}"})
             self.assertEqual(answer.status, status)
+
+    def test_a_model_that_is_cut_short_is_named(self):
+        server = self.start(model=self.long_model())
+        self.assertEqual(server.get("/learn/weights").status, 200)
+        os.truncate(self.folder / "model.safetensors", 5000)
+        self.assertEqual(server.complete("a", max_tokens=2).status, 200)  # weights were taken over
+        with self.assertRaises((OSError, http.client.HTTPException)):
+            server.get("/learn/weights")  # reads the file
+        self.assertEqual(server.process.wait(PATIENCE), 2)
+        wait_for(lambda: "model.safetensors: the file was cut short" in server.log, "its name")
 
     def test_health_while_loading(self):
         server = self.start(wait=False)

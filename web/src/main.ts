@@ -26,10 +26,12 @@ function theme(): Theme {
   return themes.find((one) => one === held) ?? "auto";
 }
 
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
+
 function applyTheme(): void {
   const now = theme();
-  if (now === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = now;
+  const system = systemIsDark.matches ? "dark" : "light";
+  document.documentElement.dataset.theme = now === "auto" ? system : now;
 }
 
 function nextTheme(button: HTMLElement): void {
@@ -47,6 +49,7 @@ function labelTheme(button: HTMLElement): void {
 
 function start(): void {
   applyTheme();
+  systemIsDark.addEventListener("change", applyTheme);
   const links = views.map((one) => h("a", { href: `#/${one.id}`, class: "tab" }, icon(one.icon),
     h("span", {}, one.name)));
   const dot = h("span", { class: "dot" });
