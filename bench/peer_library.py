@@ -11,12 +11,12 @@ import peer
 
 
 class Context:
-    """One llama.cpp context; settings are {threads, ubatch, flash, unified}."""
+    """One llama.cpp context; settings are {threads, ubatch, flash, unified, batch}."""
 
     def __init__(self, model, settings, tokens, sequences=1):
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = tokens * sequences
-        parameters.n_batch = max(tokens, sequences)
+        parameters.n_batch = settings.get("batch", max(tokens, sequences))
         parameters.n_ubatch = settings["ubatch"]
         parameters.n_seq_max = sequences
         parameters.n_threads = settings["threads"]

@@ -91,7 +91,12 @@ Scheduler::Budget Scheduler::TimeBudget(int rows, const Step& step) {
     budget.seconds = limits_.max_step_s;
   } else if (!step.empty()) {
     budget.answers_s = price_.Seconds(step.load());
-    budget.seconds = 2 * budget.answers_s + saved_s_;
+    // With everybody but one who is here, or can be, among the answers: steps will take that long,
+    // and held to less the batch would not fill.
+    const int others = std::min(running() + waiting(), limits_.max_running) - 1;
+    const int more = std::max(others - step.rows(), 0);
+    const double crowd_s = price_.Seconds(step.load() + StepLoad{.rows = more, .logit_rows = more});
+    budget.seconds = 2 * crowd_s + saved_s_;
   }
   return budget;
 }

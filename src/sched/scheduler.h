@@ -25,7 +25,8 @@ struct SchedulerLimits {
   Batching batching = Batching::kContinuous;
   // Most seconds of a step by StepPrice; 0: what prompts add to the steps of answers costs no more
   // than the answers alone, so that with a long prompt beside it a token takes twice as long on
-  // average.
+  // average. Where several prompts are there or wait, all but one count as answers: twice what a
+  // step will take when they are.
   double max_step_s = 0;
 };
 

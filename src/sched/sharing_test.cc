@@ -168,6 +168,24 @@ TEST(StepBudget, APromptDoesNotDoubleTheStepsOfAnswers) {
   EXPECT_EQ(RunStep(scheduler), "3:28+372");
 }
 
+TEST(StepBudget, ManyPromptsGetWhatStepsWillCostWhenAllAreAnswered) {
+  const PoolSpec pools[] = {{.pages = 1000}};
+  const StepPrice price({{1, 10}, {512, 5120}}, 0, 0);  // 10 a row
+  Scheduler scheduler({.max_rows = 512, .max_running = 16}, pools, {}, price);
+  ASSERT_TRUE(scheduler.Add(Make(1, Tokens(10), 50)));
+  ASSERT_TRUE(scheduler.Add(Make(2, Tokens(10), 50)));
+  RunStep(scheduler);
+  // 40 for 2 answers and a prompt: too little for the six rows that are worth it.
+  ASSERT_TRUE(scheduler.Add(Make(3, Tokens(400), 50)));
+  EXPECT_EQ(RunStep(scheduler), "1:10+1 2:10+1");
+  // With ten here, nine of them answers to be: 180, and 20 saved; 20 rows are cut to tiles of 8.
+  for (uint64_t id = 4; id <= 10; ++id) ASSERT_TRUE(scheduler.Add(Make(id, Tokens(400), 50)));
+  EXPECT_EQ(RunStep(scheduler), "1:11+1 2:11+1 3:0+14");
+  // However many wait: no more than can run, 15 of them, 300 for 30 rows.
+  for (uint64_t id = 11; id <= 60; ++id) ASSERT_TRUE(scheduler.Add(Make(id, Tokens(400), 50)));
+  EXPECT_EQ(RunStep(scheduler), "1:12+1 2:12+1 3:14+22");
+}
+
 TEST(StepBudget, AnswersSaveUpForAPromptThatCostsMore) {
   const PoolSpec pools[] = {{.pages = 1000}};
   // A step of one answer costs 10, with any rows of a prompt 100: nine steps of answers pay for it.
