@@ -1,9 +1,12 @@
-"""Clients that others wrote: the openai package and Prometheus's parser."""
+"""Clients that others wrote: the openai package, Prometheus's parser, and what
+lm-evaluation-harness sends and reads."""
 
+import json
 import subprocess
 import unittest
 
-from server_support import PATIENCE, SOURCE, TEMPLATE, ServerTest, python_with_packages
+from server_support import (BINARY, PATIENCE, SHAKESPEARE, TEMPLATE, ServerTest,
+                            python_with_packages)
 
 SCRIPT = r'''
 import sys, urllib.request
@@ -72,6 +75,53 @@ buckets = [s.value for s in families["nibble:e2e_request_latency_seconds"].sampl
 assert buckets == sorted(buckets) and buckets[-1] > 0
 print("all well")
 '''
+
+
+# What lm-evaluation-harness's local-completions sends for a loglikelihood, and how it reads the
+# answer (lm_eval/models/openai_completions.py), beside the logits of the same ids.
+HARNESS = r'''
+import json, sys, urllib.request
+import numpy as np
+
+url, folder, context = sys.argv[1], sys.argv[2], int(sys.argv[3])
+ids = json.load(open(folder + "/ids.json"))
+logits = np.load(folder + "/logits.npy").astype(np.float64)
+body = {"model": "shakespeare", "prompt": [ids], "temperature": 0, "max_tokens": 1, "logprobs": 1,
+        "seed": 1234, "echo": True}
+request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
+                                 {"Content-Type": "application/json"})
+choice = json.load(urllib.request.urlopen(request))["choices"][0]["logprobs"]
+scores = choice["token_logprobs"][context:-1]
+greedy = all(score == max(top.values())
+             for score, top in zip(scores, choice["top_logprobs"][context:-1]))
+rows = logits[context - 1:len(ids) - 1]
+rows = rows - rows.max(axis=1, keepdims=True)
+rows = rows - np.log(np.exp(rows).sum(axis=1, keepdims=True))
+expected = rows[np.arange(len(rows)), ids[context:]]
+assert len(scores) == len(expected) == len(ids) - context
+assert np.abs(np.array(scores) - expected).max() < 1e-4, (scores, expected)
+assert greedy == bool((rows.argmax(axis=1) == ids[context:]).all())
+print("greedy" if greedy else "not greedy")
+'''
+
+
+class Harness(ServerTest):
+    arguments = ("--act", "f32", "--kv", "f32")
+
+    def test_scores_as_lm_eval_reads_them(self):
+        python = python_with_packages("numpy")
+        said = self.server.complete("ROMEO:", temperature=0, max_tokens=20).json["choices"][0]["text"]
+        for text, wanted in (("ROMEO:" + said, "greedy"), ("ROMEO:\nTo be, or not to", "not greedy")):
+            ids = self.server.post("/tokenize", {"content": text}).json["tokens"]
+            (self.folder / "ids.json").write_text(json.dumps(ids))
+            subprocess.run([BINARY, "eval", str(SHAKESPEARE), "--ids-file",
+                            str(self.folder / "ids.json"), "--logits",
+                            str(self.folder / "logits.npy"), *self.arguments], check=True,
+                           capture_output=True, timeout=PATIENCE)
+            done = subprocess.run([python, "-c", HARNESS, f"http://127.0.0.1:{self.server.port}",
+                                   str(self.folder), "6"], capture_output=True, text=True,
+                                  timeout=PATIENCE)
+            self.assertEqual(done.stdout.strip(), wanted, done.stderr)
 
 
 class Clients(ServerTest):

@@ -34,13 +34,18 @@ export function niceTop(value: number): number {
 // "50.0 ms" is said as "50 ms" on an axis.
 const axisText = (text: string): string => text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 
+// Pixels on either side of a value that has no neighbours, which would have no length else.
+const alone = 2;
+
 function lineOf(points: ([number, number] | null)[]): string {
   let path = "";
-  let pen = false;
-  for (const point of points) {
-    if (point) path += `${pen ? "L" : "M"}${point[0].toFixed(1)} ${point[1].toFixed(1)}`;
-    pen = point !== null;
-  }
+  points.forEach((point, i) => {
+    if (!point) return;
+    const [x, y] = point;
+    const before = points[i - 1] ?? null;
+    if (before || points[i + 1]) path += `${before ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
+    else path += `M${(x - alone).toFixed(1)} ${y.toFixed(1)}h${2 * alone}`;
+  });
   return path;
 }
 
@@ -50,8 +55,13 @@ function areaOf(upper: ([number, number] | null)[], lower: [number, number][]): 
     if (!upper[i]) { ++i; continue; }
     let end = i;
     while (end < upper.length && upper[end]) ++end;
-    const run = upper.slice(i, end) as [number, number][];
-    const back = lower.slice(i, end).reverse();
+    let run = upper.slice(i, end) as [number, number][];
+    let back = lower.slice(i, end).reverse();
+    if (run.length === 1) {
+      const [[x, y], [, base]] = [run[0]!, back[0]!];
+      run = [[x - alone, y], [x + alone, y]];
+      back = [[x + alone, base], [x - alone, base]];
+    }
     path += `M${[...run, ...back].map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}Z`;
     i = end;
   }

@@ -128,7 +128,7 @@ export function liveView(root: HTMLElement): () => void {
   const strip = h("section", { class: "card strip-card", "aria-label": "The step's batch" });
   const pages = h("section", { class: "card", "aria-label": "KV pages" });
   const memory = h("section", { class: "card", "aria-label": "Memory" });
-  const empty = "Nothing was asked in the last two minutes.";
+  const empty = "Nothing was asked while this page watched; it looks back two minutes.";
   const rate = makeChart({ title: "Throughput", format: (value) => `${precise(value)}/s`, span_s: spanS, empty });
   const between = makeChart({ title: "Between tokens", format: (value) => seconds(value), span_s: spanS, empty });
   const first = makeChart({ title: "First token", format: (value) => seconds(value), span_s: spanS, empty });
