@@ -3,6 +3,8 @@
 
   tools/quality_table.py methods --text wiki.test.raw
   tools/quality_table.py importance --text wiki.test.raw --chunks 16
+  tools/quality_table.py methods --text wiki.test.raw --keep       # on a busy machine
+  tools/quality_table.py methods --text wiki.test.raw --speed      # later, on a quiet one
 
 Runs `nibble quantize MODEL OUT ... --text TEXT --json` once per recipe and keeps each answer in
 --work, so that a run that was stopped goes on where it was. Standard library only.
@@ -46,6 +48,9 @@ METHODS = [
     ("fp8, one scale a matrix", ["--to", "fp8"]),
     ("fp8-dynamic, one a row", ["--to", "fp8-dynamic"]),
     ("llm-int8", ["--to", "llm-int8", "--method", "llm-int8"]),
+    # Not for Gemma, whose norms behind attention and FFN stand in the way.
+    ("q4_0 rotated", ["--to", "q4_0", "--rotate", "--seed", "1"]),
+    ("q4_0 rotated gptq", ["--to", "q4_0", "--rotate", "--seed", "1", "--method", "gptq", "calib"]),
 ]
 SETS = {"importance": IMPORTANCE, "methods": METHODS}
 
@@ -54,10 +59,20 @@ def quantize(args, model, name, recipe):
     """The JSON of one run, from --work where it is there."""
     slug = f"{pathlib.Path(model).name}-{name}".replace(" ", "_").replace(",", "")
     kept = args.work / f"{slug}.json"
-    if kept.exists():
-        return json.loads(kept.read_text())
     folder = any(word in " ".join(recipe) for word in ("w4a16", "w8a", "fp8", "llm-int8"))
     out = args.work / (slug if folder else f"{slug}.gguf")
+    found = json.loads(kept.read_text()) if kept.exists() else run(args, model, name, recipe, out)
+    if found is None:
+        return None
+    if args.speed and "tokens_per_second" not in found and out.exists():
+        found["tokens_per_second"] = speed(args, out)
+    kept.write_text(json.dumps(found))
+    if not args.keep and out.exists():
+        shutil.rmtree(out) if folder else out.unlink()
+    return found
+
+
+def run(args, model, name, recipe, out):
     flags = [flag for flag in recipe if flag != "calib"]
     importance = args.work / f"{pathlib.Path(model).name}.imatrix.gguf"
     if "calib" in recipe and "--method" not in recipe and importance.exists():
@@ -69,16 +84,9 @@ def quantize(args, model, name, recipe):
                "--chunks", str(args.chunks), "--act", args.act, "--force", "--json", "--quiet"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8")
     if done.returncode != 0:
-        print(f"{name}: {done.stderr.strip()}", file=sys.stderr)
+        print(f"{name}: {done.stderr.strip()}", file=sys.stderr, flush=True)
         return None
-    found = json.loads(done.stdout)
-    found["command"] = " ".join(command[1:])
-    if args.speed:
-        found["tokens_per_second"] = speed(args, out)
-    kept.write_text(json.dumps(found))
-    if not args.keep:
-        shutil.rmtree(out) if folder else out.unlink()
-    return found
+    return json.loads(done.stdout) | {"command": " ".join(command[1:])}
 
 
 def speed(args, model):
@@ -98,7 +106,8 @@ def row(name, found):
     if "tokens_per_second" in found:
         cells.append(f"{found['tokens_per_second']:.0f}")
     # The card's are of the quantising alone; the measurement has both models in memory.
-    cells += [f"{found['card']['peak_resident_bytes'] / 1e6:.0f} MB", f"{found['card']['seconds']:.0f}"]
+    card = found["card"]
+    cells += [f"{card['peak_resident_bytes'] / 1e6:.0f} MB", f"{card['cpu_seconds']:.0f}"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -113,7 +122,7 @@ def main():
     parser.add_argument("--chunks", default=16, type=int, help="windows of 512 tokens; 0: all")
     parser.add_argument("--act", default="f32", help="f32: the weights' error alone")
     parser.add_argument("--only", default="", help="recipes whose name contains this")
-    parser.add_argument("--speed", action="store_true", help="also run `nibble bench`")
+    parser.add_argument("--speed", action="store_true", help="also run `nibble bench` on what was made or kept")
     parser.add_argument("--keep", action="store_true", help="keep the files that were made")
     parser.add_argument("--nibble", default="build/release/bin/nibble")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("build/quality"))
@@ -121,7 +130,7 @@ def main():
     args.work.mkdir(parents=True, exist_ok=True)
     for model in args.model or MODELS:
         head = ["recipe", "bits", "perplexity", "divergence", "same top"]
-        head += (["tokens/s"] if args.speed else []) + ["peak memory", "seconds"]
+        head += (["tokens/s"] if args.speed else []) + ["peak memory", "CPU seconds"]
         print(f"\n{model}\n\n| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)
         for name, recipe in SETS[args.set]:
             if args.only in name:

@@ -7,6 +7,8 @@ this script is only needed to make another one:
 
     python tools/train_shakespeare.py
     python tools/train_shakespeare.py --goldens-only     # from the committed weights
+
+--width 256 --out FOLDER --goldens FOLDER trains one whose linears k-quants' blocks divide (docs/quality.md).
 """
 
 import argparse
@@ -33,6 +35,7 @@ def parse_arguments():
                           ("--goldens", "tests/golden/shakespeare")):
         parser.add_argument(flag, type=pathlib.Path, default=ROOT / default)
     parser.add_argument("--goldens-only", action="store_true")
+    parser.add_argument("--width", type=int, default=128, help="channels; 32 a head")
     parser.add_argument("--steps", type=int, default=2500)
     parser.add_argument("--batch", type=int, default=12)
     parser.add_argument("--peak-rate", type=float, default=2e-3)
@@ -54,9 +57,9 @@ def make_tokenizer(text):
     return tokenizer
 
 
-def make_config(vocabulary_size):
-    return GPT2Config(vocab_size=vocabulary_size, n_positions=BLOCK, n_embd=128, n_layer=4,
-                      n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None,
+def make_config(vocabulary_size, width):
+    return GPT2Config(vocab_size=vocabulary_size, n_positions=BLOCK, n_embd=width, n_layer=4,
+                      n_head=width // 32, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None,
                       eos_token_id=None, use_cache=False)
 
 
@@ -159,7 +162,7 @@ def main():
     ids = torch.tensor([index[c] for c in text])
     split = int(0.9 * len(ids))
     if not arguments.goldens_only:
-        model = GPT2LMHeadModel(make_config(len(characters)))
+        model = GPT2LMHeadModel(make_config(len(characters), arguments.width))
         parameters = sum(p.numel() for p in model.parameters())
         print(f"{parameters} parameters, {len(characters)} characters", flush=True)
         train(model, ids[:split], ids[split:], arguments)

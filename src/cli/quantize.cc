@@ -117,6 +117,7 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   card.source_name = in.filename().string();
   card.source_bytes = model.file_bytes();
   card.seconds = MonotonicSeconds() - started;
+  card.cpu_seconds = ProcessCpuSeconds();
   NIBBLE_TRY(card.source_sha256, source_hash.get());
   if (text) {
     NIBBLE_TRY(const MeasuredQuality measured, MeasureQuality(flags, own, *text, in, made.path));

@@ -85,7 +85,8 @@ void RecipeTable(std::string& out, const Card& card) {
   if (card.speed) Row(out, "prompt", fmt::format("{:.4g} tokens/s", card.speed->prefill));
   Row(out, "machine", card.machine);
   Row(out, "made in",
-      fmt::format("{:.1f} s, at most {} resident", card.seconds, Bytes(card.peak_resident_bytes)));
+      fmt::format("{:.1f} s ({:.1f} s of processors), at most {} resident", card.seconds,
+                  card.cpu_seconds, Bytes(card.peak_resident_bytes)));
   for (const std::string& note : card.notes) Row(out, "note", note);
   Row(out, "by", card.tool);
   out += "</table>\n";

@@ -73,6 +73,7 @@ std::string CardJson(const Card& card) {
   out["machine"] = card.machine;
   out["peak_resident_bytes"] = card.peak_resident_bytes;
   out["seconds"] = card.seconds;
+  out["cpu_seconds"] = card.cpu_seconds;
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -67,6 +67,7 @@ struct Card {
   std::string machine;               // instruction set and threads
   uint64_t peak_resident_bytes = 0;  // while the tensors were made
   double seconds = 0;                // the same
+  double cpu_seconds = 0;            // of all threads; hardly changes on a busy machine
 };
 
 std::string CardJson(const Card& card);
