@@ -5,7 +5,7 @@ codes stand for: what nibble must compute from the first equals what it computes
 
   python3 tools/quantise_checkpoint.py MODEL OUT LAYOUT
 
-LAYOUT: gptq, gptq-order, gptq-v2, gptq-8, awq, pack, pack-asym, pack-8, int8, fp8, llm-int8.
+LAYOUT: gptq, gptq-order, gptq-v2, gptq-8, awq, pack, pack-asym, pack-8, int8, fp8, fp8-block, llm-int8.
 Writes OUT/quantised and OUT/floats. Needs numpy, safetensors.
 """
 
@@ -31,6 +31,7 @@ LAYOUTS = {
     "pack-8": (8, 32, True, False, None),
     "int8": (8, 0, True, False, None),
     "fp8": (8, 0, True, False, None),
+    "fp8-block": (8, 0, True, False, {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [48, 32]}),
     "llm-int8": (8, 0, True, False, {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_threshold": 0.0}),
 }  # fmt: skip
 FORMATS = {"int8": "int-quantized", "fp8": "float-quantized"}
@@ -59,6 +60,15 @@ def quantise(name, layout, w, rng):
         scale = np.maximum(np.abs(w).max(axis=1, keepdims=True) / 448, 1e-9).astype(np.float32)
         codes, values = to_f8(w / scale)
         return {name + ".weight": ("F8_E4M3", codes), name + ".weight_scale": scale}, values.astype(np.float32) * scale
+    if layout == "fp8-block":  # DeepSeek's, whose blocks are 128 x 128
+        across, along = LAYOUTS[layout][4]["weight_block_size"]
+        grid = -(-w.shape[0] // across), -(-w.shape[1] // along)
+        padded = np.zeros((grid[0] * across, grid[1] * along), np.float32)
+        padded[: w.shape[0], : w.shape[1]] = np.abs(w)
+        scale = np.maximum(padded.reshape(grid[0], across, grid[1], along).max(axis=(1, 3)) / 448, 1e-9).astype(np.float32)
+        each = scale.repeat(across, 0).repeat(along, 1)[: w.shape[0], : w.shape[1]]
+        codes, values = to_f8(w / each)
+        return {name + ".weight": ("F8_E4M3", codes), name + ".weight_scale_inv": scale}, values.astype(np.float32) * each
     if layout == "llm-int8":
         scb = np.abs(w).max(axis=1).astype(np.float32)
         codes = np.round(w / (scb / np.float32(127))[:, None]).astype(np.int8)

@@ -268,9 +268,12 @@ void ChooseFormat(HfLinear& linear) {
   const bool one_a_row =
       linear.groups == 1 && (linear.block_rows == 1 || linear.block_rows >= linear.rows);
   if (floats) {
-    if (!one_a_row) return;
+    // Scales of f32 beside codes of 8 bits: narrower blocks would not be worth it.
+    constexpr int kNarrowest = 16;
+    if (!one_a_row && linear.group < kNarrowest) return;
     linear.format = Format::kF8E4M3;
-    linear.row_scales = true;
+    linear.row_scales = one_a_row;
+    linear.block_scales = !one_a_row;
     return;
   }
   const int block = LargestBlock(one_a_row ? linear.cols : linear.group);

@@ -51,9 +51,10 @@ struct HfLinear {
   int block_rows = 1;  // outputs that share a scale
 
   // kW4G… or kW8G… (codes as they are: 2 and 3 bits in 4), kF8E4M3, or kF32: decoded, because no
-  // group of 32 divides the inputs, an f32 scale is not exact in f16, or scales are per block.
+  // group of 32 divides the inputs, an f32 scale is not exact in f16, or FP8's blocks are narrow.
   Format format = Format::kF32;
   bool row_scales = false;     // HfRowScales are applied behind the product
+  bool block_scales = false;   // FP8: Scale of `group` inputs x `block_rows` outputs, before it
   std::vector<int32_t> order;  // [cols] inputs sorted by group; empty: they are
   HfInput input = {};
 
@@ -70,6 +71,8 @@ Result<HfLinear> ReadHfLinear(HfLayout layout, const HfParts& parts, const HfHin
 void DecodeHfRows(const HfLinear& linear, int first, int count, std::byte* dst);
 // What those rows are to be multiplied by.
 void HfRowScales(const HfLinear& linear, int first, int count, float* dst);
+// What their inputs [block · group, (block + 1) · group) are multiplied by, with block_scales.
+void HfBlockScales(const HfLinear& linear, int block, int first, int count, float* dst);
 // The same rows as floats, inputs in their own order: the layout's definition, each product rounded
 // once. dst [count][cols].
 void DequantiseHfRows(const HfLinear& linear, int first, int count, float* dst);

@@ -129,6 +129,11 @@ std::string DescribeHfLinear(const HfLinear& linear) {
   return text;
 }
 
+void HfBlockScales(const HfLinear& linear, int block, int first, int count, float* dst) {
+  const HfValues values(linear);
+  for (int r = 0; r < count; ++r) dst[r] = values.Scale(first + r, block);
+}
+
 void HfRowScales(const HfLinear& linear, int first, int count, float* dst) {
   const HfValues values(linear);
   for (int r = 0; r < count; ++r) dst[r] = RowScale(linear, values, first + r);

@@ -31,7 +31,7 @@ HfParts PartsOf(const TensorSource& source, const std::string& module) {
           .shape = find({"weight_shape"})};
 }
 
-// The floats of DecodeHfRows and HfRowScales, inputs in their own order.
+// The floats of DecodeHfRows and their scales, inputs in their own order.
 std::vector<float> Decoded(const HfLinear& linear) {
   const auto cols = static_cast<size_t>(linear.cols);
   const FormatTraits& traits = TraitsOf(linear.format);
@@ -45,11 +45,21 @@ std::vector<float> Decoded(const HfLinear& linear) {
   HfRowScales(linear, 0, linear.rows, row_scales.data());
   std::vector<float> out(cols * static_cast<size_t>(linear.rows));
   std::vector<float> row(cols);
+  std::vector<float> blocks(linear.block_scales ? static_cast<size_t>(linear.rows * linear.groups)
+                                                : 0);
+  for (int b = 0; linear.block_scales && b < linear.groups; ++b) {
+    HfBlockScales(linear, b, 0, linear.rows, blocks.data() + ptrdiff_t{b} * linear.rows);
+  }
   for (size_t r = 0; r < static_cast<size_t>(linear.rows); ++r) {
     traits.decode(bytes.data() + r * traits.RowBytes(cols), row.data(), cols);
     for (size_t c = 0; c < cols; ++c) {
       const size_t to = linear.order.empty() ? c : static_cast<size_t>(linear.order[c]);
       out[r * cols + to] = row[c] * row_scales[r];
+      if (linear.block_scales) {
+        out[r * cols + to] =
+            row[c] *
+            blocks[c / static_cast<size_t>(linear.group) * static_cast<size_t>(linear.rows) + r];
+      }
     }
   }
   return out;
@@ -171,6 +181,25 @@ TEST(HfLinear, F8WithOneScaleARowOrABlock) {
   EXPECT_EQ(Decoded(*blocks)[18], F8E4M3ToF32(codes[18]) * 0.3F);
   EXPECT_FALSE(ReadHfLinear(HfLayout::kFloatQuantized,
                             {.codes = weight, .scales = made.Add("F32", {2, 2}, scales)}, {}));
+}
+
+TEST(HfLinear, F8InBlocksStaysPacked) {
+  MadeLinear made;
+  std::vector<uint8_t> codes(size_t{5} * 40);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i * 7 % 126);
+  const std::vector<float> scales = {0.5F, 1.5F, 0.3F, 7.0F, -2.0F, 0.0F};
+  // 3 rows and 2, 16 columns, 16 and 8.
+  const auto blocks = ReadHfLinear(
+      HfLayout::kFloatQuantized,
+      {.codes = made.Add("F8_E4M3", {5, 40}, codes), .scales = made.Add("F32", {2, 3}, scales)},
+      {.block_rows = 3, .block_cols = 16});
+  ASSERT_TRUE(blocks) << blocks.error().message;
+  EXPECT_EQ(blocks->format, Format::kF8E4M3);
+  EXPECT_TRUE(blocks->block_scales);
+  EXPECT_FALSE(blocks->row_scales);
+  EXPECT_EQ(Decoded(*blocks), Dequantised(*blocks));
+  EXPECT_EQ(Decoded(*blocks)[39], F8E4M3ToF32(codes[39]) * 0.3F);
+  EXPECT_EQ(Decoded(*blocks)[4 * 40 + 16], F8E4M3ToF32(codes[176]) * -2.0F);
 }
 
 TEST(HfLinear, NamesWhatDoesNotFit) {

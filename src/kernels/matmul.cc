@@ -101,6 +101,8 @@ MatmulJob MakeJob(const MatmulTask& task, Act act, const ActivationBlock& x,
   job.y = task.y.data;
   job.y_stride = task.y.stride;
   job.row_scale = w.row_scales();
+  job.block_scale = w.block_scales();
+  job.block_depth = w.block_depth();
   job.bias = task.bias;
   job.accumulate = task.accumulate;
   const ActNeeds needs = w.Needs(act);

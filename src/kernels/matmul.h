@@ -48,8 +48,16 @@ class PackedMatrix {
   void SetInput(const ActForm& form) { input_ = form; }
   const ActForm& input() const { return input_; }
 
+  // FP8 whose scales are shared by blocks: w[r][k] = value · scales[k / depth][r], rounded once,
+  // before the product. [ceil(cols / depth)][rows rounded up to 16], finite where there is no row;
+  // not owned. kF8E4M3 only.
+  void SetBlockScales(const float* scales, int depth);
+  static size_t BlockScaleFloats(int rows, int cols, int depth);
+  const float* block_scales() const { return block_scales_; }
+  int block_depth() const { return block_depth_; }
+
   // Decodes one row (an embedding tied to the output is stored once). dst: cols floats, exactly
-  // the values of the format's reference decoder, times the row's scale. In the packed order of
+  // the values of the format's reference decoder, times its scales. In the packed order of
   // the columns.
   void DecodeRow(int row, float* dst) const;
 
@@ -59,6 +67,8 @@ class PackedMatrix {
   int cols_ = 0;
   std::span<const std::byte> bytes_;
   const float* row_scales_ = nullptr;
+  const float* block_scales_ = nullptr;
+  int block_depth_ = 0;
   ActForm input_;
 };
 

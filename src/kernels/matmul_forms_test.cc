@@ -185,6 +185,40 @@ TEST_F(MatmulFormsTest, ReorderedGroupsAreQuantisedAsTheyArePacked) {
   EXPECT_EQ(y, expected);
 }
 
+// FP8 with a scale for every block gives the bits of the same floats, whatever the blocks' width.
+TEST_F(MatmulFormsTest, F8WithScalesOfBlocks) {
+  ThreadPool pool(1);
+  const MatmulCase c(Format::kF8E4M3, kRows, kCols, 3, pool);
+  for (const int depth : {16, 100, 128, 300, 2048}) {
+    PackedMatrix w = c.weights();
+    std::vector<float> scales(PackedMatrix::BlockScaleFloats(kRows, kCols, depth));
+    ASSERT_EQ(scales.size() % 48, 0U);
+    for (size_t i = 0; i < scales.size(); ++i) scales[i] = 0.013F * static_cast<float>(i % 31);
+    w.SetBlockScales(scales.data(), depth);
+    std::vector<float> values(size_t{kRows} * kCols);
+    for (int r = 0; r < kRows; ++r) {
+      float* row = values.data() + ptrdiff_t{r} * kCols;
+      c.weights().DecodeRow(r, row);
+      for (int k = 0; k < kCols; ++k) row[k] *= scales[static_cast<size_t>(k / depth * 48 + r)];
+      std::vector<float> decoded(kCols);
+      w.DecodeRow(r, decoded.data());
+      ASSERT_TRUE(std::equal(decoded.begin(), decoded.end(), row)) << depth;
+    }
+    AlignedBuffer buffer =
+        *AlignedBuffer::Allocate(PackedMatrix::Bytes(Format::kF32, kRows, kCols));
+    const PackedMatrix floats =
+        PackedMatrix::Pack(Format::kF32, kRows, kCols, std::as_bytes(std::span(values)),
+                           std::span(buffer.data(), buffer.size()), pool);
+    const std::vector<float> expected = Multiply(floats, Isa::kScalar, Act::kInt8, 1);
+    const std::vector<int> list = {7};
+    for (const Isa isa : SupportedIsas()) {
+      EXPECT_EQ(Multiply(w, isa, Act::kInt8, 2), expected) << IsaName(isa) << " " << depth;
+      const std::vector<float> one = Multiply(w, isa, Act::kF32, 1, list);
+      EXPECT_TRUE(std::equal(one.begin(), one.end(), expected.begin() + ptrdiff_t{7} * kRows));
+    }
+  }
+}
+
 // What is broken must show, and in its own row only.
 TEST_F(MatmulFormsTest, NanShowsInItsRow) {
   ThreadPool pool(1);

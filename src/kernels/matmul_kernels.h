@@ -51,8 +51,10 @@ struct MatmulJob {
   size_t panel_bytes;
   float* y;
   ptrdiff_t y_stride;
-  const float* row_scale;  // [rows] or null
-  const float* bias;       // or null
+  const float* row_scale;    // [rows] or null
+  const float* block_scale;  // kF8E4M3: [ceil(cols / block_depth)][rows rounded up to 16], or null
+  int block_depth;
+  const float* bias;  // or null
   bool accumulate;
   QuantisedRows q;  // act=int8
   const float* x;   // act=f32: row i at x + i * x_stride

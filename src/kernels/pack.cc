@@ -103,6 +103,16 @@ ActNeeds PackedMatrix::NeedsOf(Format format, Act act, const ActForm& form) {
       .f32 = group == 0, .group32 = group == 32, .group256 = group == 256, .copy = form.Copies()};
 }
 
+size_t PackedMatrix::BlockScaleFloats(int rows, int cols, int depth) {
+  return static_cast<size_t>(CeilDiv(cols, depth)) * static_cast<size_t>(RoundUp(rows, kPanelRows));
+}
+
+void PackedMatrix::SetBlockScales(const float* scales, int depth) {
+  NIBBLE_CHECK(format_ == Format::kF8E4M3 && depth > 0);
+  block_scales_ = scales;
+  block_depth_ = depth;
+}
+
 void PackedMatrix::DecodeRow(int row, float* dst) const {
   const PanelLayout layout = PanelLayoutOf(format_);
   const auto* bytes = reinterpret_cast<const uint8_t*>(bytes_.data());
@@ -110,6 +120,12 @@ void PackedMatrix::DecodeRow(int row, float* dst) const {
       format_, layout, bytes + static_cast<size_t>(row / kPanelRows) * PanelBytes(layout, cols_),
       row % kPanelRows};
   panel_row.Decode(cols_, dst);
+  if (block_scales_ != nullptr) {
+    const int padded = RoundUp(rows_, kPanelRows);
+    for (int c = 0; c < cols_; ++c) {
+      dst[c] *= block_scales_[ptrdiff_t{c / block_depth_} * padded + row];
+    }
+  }
   if (row_scales_ == nullptr) return;
   for (int c = 0; c < cols_; ++c) dst[c] *= row_scales_[row];
 }

@@ -119,6 +119,10 @@ Result<PackedMatrix> Packer::Joined(const MatrixRef& ref) {
   const int32_t* order = Order(linear);
   const std::span<std::byte> scales =
       linear.row_scales ? Take(rows * sizeof(float)) : std::span<std::byte>();
+  const size_t blocks =
+      linear.block_scales ? PackedMatrix::BlockScaleFloats(ref.rows, ref.cols, linear.group) : 0;
+  const std::span<std::byte> block_scales =
+      blocks > 0 ? Take(blocks * sizeof(float)) : std::span<std::byte>();
   const size_t row_bytes = TraitsOf(linear.format).RowBytes(static_cast<size_t>(ref.cols));
   scratch_bytes_ = std::max(scratch_bytes_, row_bytes * rows);
   if (pool_ == nullptr) return PackedMatrix{};
@@ -133,6 +137,15 @@ Result<PackedMatrix> Packer::Joined(const MatrixRef& ref) {
     auto* factors = reinterpret_cast<float*>(scales.data());
     HfRowScales(linear, ref.first_row, ref.rows, factors);
     packed.SetRowScales(factors);
+  }
+  if (linear.block_scales) {
+    auto* factors = reinterpret_cast<float*>(block_scales.data());
+    std::fill_n(factors, blocks, 0.0F);
+    const size_t padded = blocks / static_cast<size_t>(linear.groups);
+    for (int b = 0; b < linear.groups; ++b) {
+      HfBlockScales(linear, b, ref.first_row, ref.rows, factors + static_cast<size_t>(b) * padded);
+    }
+    packed.SetBlockScales(factors, linear.group);
   }
   packed.SetInput(InputForm(*ref.tensor, order));
   // Every part of a fused linear touches words of the others: the last one gives them back.

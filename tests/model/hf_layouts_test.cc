@@ -314,6 +314,87 @@ TEST_P(HfLayouts, SameBitsWhateverTheBatchAndThreads) {
 INSTANTIATE_TEST_SUITE_P(Schemes, HfLayouts, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// FP8 with a scale for 48 outputs x 32 inputs (DeepSeek's are 128 x 128): stays packed, and gives
+// the bits of the floats that the codes stand for.
+class BlockScaledModel {
+ public:
+  BlockScaledModel() {
+    auto quantised = HfFolderWriter::Create(folder("quantised"));
+    auto floats = HfFolderWriter::Create(folder("floats"));
+    std::mt19937 engine(9);
+    std::vector<std::vector<std::byte>> codes;
+    std::vector<std::vector<float>> values;
+    for (const Wanted& t : TensorsOfModel()) {
+      const auto rows = static_cast<uint64_t>(t.rows);
+      const auto cols = static_cast<uint64_t>(t.cols);
+      const std::vector<uint64_t> shape = t.cols > 0 ? std::vector{rows, cols} : std::vector{rows};
+      values.push_back(RandomWeights(t, engine));
+      Check(floats->AddTensor({t.name, "F32", shape}));
+      Check(quantised->AddTensor({t.name, t.linear ? "F8_E4M3" : "F32", shape}));
+      codes.push_back(Bytes(BytesOf(values.back())));
+      if (!t.linear) continue;
+      const auto [f8, scales] = Encode(t, values.back());
+      codes.back() = Bytes(std::as_bytes(std::span(f8)));
+      Check(quantised->AddTensor(
+          {t.name + "_scale_inv", "F32", {(rows + 47) / 48, (cols + 31) / 32}}));
+      codes.push_back(Bytes(BytesOf(scales)));
+    }
+    Check(quantised->Begin());
+    Check(floats->Begin());
+    for (const auto& bytes : codes) Check(quantised->Append(bytes));
+    for (const auto& bytes : values) Check(floats->Append(BytesOf(bytes)));
+    std::string config = kConfig;
+    config.insert(config.rfind('}'),
+                  R"(,"quantization_config":{"quant_method":"fp8","weight_block_size":[48,32]})");
+    Check(quantised->WriteText("config.json", config));
+    Check(floats->WriteText("config.json", kConfig));
+    for (auto* writer : {&*quantised, &*floats}) {
+      Check(writer->Finish());
+      Check(writer->Commit());
+    }
+  }
+  fs::path folder(const char* name) const { return dir_.path() / name; }
+
+ private:
+  static void Check(const Status& status) { ASSERT_TRUE(status) << status.error().message; }
+  static std::vector<std::byte> Bytes(std::span<const std::byte> bytes) {
+    return {bytes.begin(), bytes.end()};
+  }
+  // w becomes what the codes stand for.
+  static std::pair<std::vector<uint8_t>, std::vector<float>> Encode(const Wanted& t,
+                                                                    std::vector<float>& w) {
+    const int across = (t.cols + 31) / 32;
+    std::vector<float> scales(static_cast<size_t>((t.rows + 47) / 48 * across), 1e-9F);
+    const auto scale_of = [&](size_t i) -> float& {
+      const int at = static_cast<int>(i);
+      return scales[static_cast<size_t>(at / t.cols / 48 * across + at % t.cols / 32)];
+    };
+    for (size_t i = 0; i < w.size(); ++i) {
+      scale_of(i) = std::max(scale_of(i), std::fabs(w[i]) / 448);
+    }
+    std::vector<uint8_t> codes;
+    for (size_t i = 0; i < w.size(); ++i) {
+      codes.push_back(F32ToF8E4M3Saturating(w[i] / scale_of(i)));
+      w[i] = F8E4M3ToF32(codes.back()) * scale_of(i);
+    }
+    return {codes, scales};
+  }
+
+  TempDir dir_;
+};
+
+TEST(HfInputs, Fp8InBlocksRunsPacked) {
+  const BlockScaledModel model;
+  Runner quantised(model.folder("quantised"));
+  Runner twin(model.folder("floats"));
+  ASSERT_TRUE(quantised.ok() && twin.ok());
+  EXPECT_EQ(quantised.Logits(SomeIds()), twin.Logits(SomeIds()));
+  Runner fast(model.folder("quantised"), {.act = Act::kInt8, .threads = 2});
+  ASSERT_TRUE(fast.ok());
+  EXPECT_EQ(fast.Logits(SomeIds(), 1),
+            Runner(model.folder("floats"), {.act = Act::kInt8}).Logits(SomeIds()));
+}
+
 // Checkpoints that NumPy wrote: tools/quantise_checkpoint.py, one folder of them per layout.
 TEST(HfInputs, EqualsTheTwinsOfNumpysCheckpoints) {
   const char* folder = std::getenv("NIBBLE_LAYOUT_CHECKPOINTS");

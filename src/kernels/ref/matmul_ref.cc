@@ -172,6 +172,13 @@ void Int8Panels(const MatmulJob& job, int begin, int end) {
   });
 }
 
+void ScaleBlocks(const MatmulJob& job, int row, std::vector<float>& w) {
+  const ptrdiff_t padded = ptrdiff_t{(job.rows + kPanelRows - 1) / kPanelRows} * kPanelRows;
+  for (int k = 0; k < job.cols; ++k) {
+    w[static_cast<size_t>(k)] *= job.block_scale[k / job.block_depth * padded + row];
+  }
+}
+
 // act=f32: w decoded exactly, four chains over k modulo 4:
 //   chain_c = fma(w_k, x_k, chain_c) for k = c, c + 4, …;  (chain_0 + chain_1) + (chain_2 +
 //   chain_3)
@@ -179,6 +186,7 @@ void F32Panels(const MatmulJob& job, int begin, int end) {
   std::vector<float> w(static_cast<size_t>(job.cols));
   ForRows(job, begin, end, [&](int row, const PanelRow& panel_row) {
     panel_row.Decode(job.cols, w.data());
+    if (job.block_scale != nullptr) ScaleBlocks(job, row, w);
     for (int i = 0; i < job.run_count; ++i) {
       const TokenRun& run = job.runs[i];
       for (int t = 0; t < run.count; ++t) {

@@ -95,6 +95,23 @@ __attribute__((noinline)) void DecodeSlice(const uint8_t* chunk, int depth, floa
   }
 }
 
+// The same of FP8 with a scale for every block of depths: one product, rounded once.
+template <Format F>
+__attribute__((noinline)) void DecodeScaledSlice(const MatmulJob& job, int panel, int slice,
+                                                 int depth, float* out) {
+  constexpr int kBytes = PanelLayoutOf(F).chunk_bytes;
+  const uint8_t* chunk = job.weights + static_cast<size_t>(panel) * job.panel_bytes +
+                         static_cast<size_t>(slice) * kBytes;
+  const ptrdiff_t padded = ptrdiff_t{(job.rows + 15) / 16} * 16;
+  for (int k = 0; k < depth;) {
+    const int block = (slice + k) / job.block_depth;
+    const int next = (block + 1) * job.block_depth - slice;
+    const int end = next < depth ? next : depth;
+    const F32x16 scale = LoadF(job.block_scale + block * padded + ptrdiff_t{panel} * 16);
+    for (; k < end; ++k) StoreF(out + k * 16, Mul(LoadWeights16<F>(chunk + k * kBytes), scale));
+  }
+}
+
 // acc [T][4 chains][16] += w [depth][16] · x, T tokens one chain at a time: T sums in registers.
 template <int T>
 void AddFloatTile(const float* w, int depth, const float* x, ptrdiff_t x_stride, float* acc) {
@@ -159,8 +176,17 @@ void F32Panels(const MatmulJob& job, int begin, int end) {
       for (int slice = 0; slice < job.cols; slice += kF32SliceDepth) {
         const int left = job.cols - slice;
         const int depth = left < kF32SliceDepth ? left : kF32SliceDepth;
-        DecodeSlice<F>(weights + static_cast<size_t>(slice / kLayout.block) * kLayout.chunk_bytes,
-                       depth, w);
+        const uint8_t* chunk =
+            weights + static_cast<size_t>(slice / kLayout.block) * kLayout.chunk_bytes;
+        if constexpr (F == Format::kF8E4M3) {
+          if (job.block_scale != nullptr) {
+            DecodeScaledSlice<F>(job, panel, slice, depth, w);
+          } else {
+            DecodeSlice<F>(chunk, depth, w);
+          }
+        } else {
+          DecodeSlice<F>(chunk, depth, w);
+        }
         for (int i = 0; i < runs; ++i) {
           const TokenRun& run = job.runs[block + i];
           const float* x = job.x + (run.tile * kTokenTile + run.first) * job.x_stride + slice;
