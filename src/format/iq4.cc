@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "format/block_io.h"
 #include "format/scale_search.h"
+#include "format/scale_search_lanes.h"
 #include "format/small_float.h"
 
 namespace nibble {
@@ -24,9 +26,76 @@ uint8_t NearestValue(float x) {
   return below < above ? static_cast<uint8_t>(upper - 1) : upper;
 }
 
-// The scale d of one group that maximises (Σ w·q·x)² / Σ w·q², q the table's value nearest to
-// x / d: for fixed codes the least squares optimum of Σ w·(x − d·q)². Tries the largest element on
-// the steps −127 ± 7 and takes the best, as ggml's quantize_row_iq4_nl_impl. weights: [32].
+// What errors in groups that share a spread cost, [count]. importance: [count], or null.
+void WeighIq4(const float* x, const float* importance, size_t count, float* weights) {
+  if (importance == nullptr) {
+    for (size_t j = 0; j < count; ++j) weights[j] = x[j] * x[j];
+    return;
+  }
+  const float spread = SumOfSquares({x, count}) * (2.0f / static_cast<float>(count));
+  WeighByImportance({x, count}, {importance, count}, spread, {weights, count});
+}
+
+void EncodeGroup(const float* x, float scale, uint8_t qs[16]) {
+  const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+  for (int j = 0; j < 16; ++j) {
+    qs[j] = static_cast<uint8_t>(NearestValue(inverse * x[j]) |
+                                 (NearestValue(inverse * x[j + 16]) << 4));
+  }
+}
+
+void DecodeGroup(const uint8_t qs[16], float scale, float* y) {
+  for (int j = 0; j < 16; ++j) {
+    y[j] = scale * static_cast<float>(kIq4Values[qs[j] & 15]);
+    y[j + 16] = scale * static_cast<float>(kIq4Values[qs[j] >> 4]);
+  }
+}
+
+// A row of blocks, each with a spread of its own; eight are searched side by side.
+void EncodeNlRow(const float* src, const float* importance, std::byte* dst, size_t count) {
+  float weights[kGroup * kGroups];
+  float scales[kGroups];
+  for (size_t at = 0; at < count;) {
+    const size_t left = (count - at) / kGroup;
+    const size_t groups = left < kGroups ? 1 : kGroups;
+    for (size_t g = 0; g < groups; ++g) {
+      const size_t first = at + g * kGroup;
+      WeighIq4(src + first, importance != nullptr ? importance + first : nullptr, kGroup,
+               weights + g * kGroup);
+    }
+    if (groups == 1) {
+      scales[0] = FitIq4Scale(src + at, weights);
+    } else {
+      FitIq4Scales8(src + at, weights, scales);
+    }
+    for (size_t g = 0; g < groups; ++g, at += kGroup, dst += sizeof(BlockIq4Nl)) {
+      BlockIq4Nl block;
+      block.d = F32ToF16(scales[g]);
+      EncodeGroup(src + at, scales[g], block.qs);
+      std::memcpy(dst, &block, sizeof block);
+    }
+  }
+}
+
+BlockIq4Xs EncodeXsBlock(const float* x, const float* importance) {
+  BlockIq4Xs block = {};
+  float weights[kGroup * kGroups];
+  float scales[kGroups];
+  WeighIq4(x, importance, kGroup * kGroups, weights);
+  FitIq4Scales8(x, weights, scales);
+  const float d = -SignedMax(scales) / 32.0f;
+  const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
+  block.d = F32ToF16(d);
+  for (int g = 0; g < kGroups; ++g) {
+    const int scale = std::clamp(NearestInt(inverse * scales[g]), -32, 31);
+    EncodeGroup(x + kGroup * g, d * static_cast<float>(scale), block.qs + 16 * g);
+    PutIq4XsScale(g, scale, block);
+  }
+  return block;
+}
+
+}  // namespace
+
 float FitIq4Scale(const float* x, const float* weights) {
   const float largest = SignedMax({x, kGroup});
   if (std::fabs(largest) < kGroupMaxEpsilon) return 0.0f;
@@ -54,63 +123,6 @@ float FitIq4Scale(const float* x, const float* weights) {
   return scale;
 }
 
-// The scales of groups that share a spread: count / 32 of them. importance: [count], or null.
-void FitIq4Scales(const float* x, const float* importance, int count, float* scales) {
-  const auto all = static_cast<size_t>(count);
-  const float spread = SumOfSquares({x, all}) * (2.0f / static_cast<float>(count));
-  for (size_t at = 0; at < all; at += kGroup) {
-    const std::span<const float> group(x + at, kGroup);
-    float weights[kGroup];
-    if (importance != nullptr) {
-      WeighByImportance(group, {importance + at, kGroup}, spread, weights);
-    } else {
-      for (size_t j = 0; j < kGroup; ++j) weights[j] = group[j] * group[j];
-    }
-    scales[at / kGroup] = FitIq4Scale(group.data(), weights);
-  }
-}
-
-void EncodeGroup(const float* x, float scale, uint8_t qs[16]) {
-  const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-  for (int j = 0; j < 16; ++j) {
-    qs[j] = static_cast<uint8_t>(NearestValue(inverse * x[j]) |
-                                 (NearestValue(inverse * x[j + 16]) << 4));
-  }
-}
-
-void DecodeGroup(const uint8_t qs[16], float scale, float* y) {
-  for (int j = 0; j < 16; ++j) {
-    y[j] = scale * static_cast<float>(kIq4Values[qs[j] & 15]);
-    y[j + 16] = scale * static_cast<float>(kIq4Values[qs[j] >> 4]);
-  }
-}
-
-BlockIq4Nl EncodeNlBlock(const float* x, const float* importance) {
-  BlockIq4Nl block;
-  float scale = 0.0f;
-  FitIq4Scales(x, importance, kGroup, &scale);
-  block.d = F32ToF16(scale);
-  EncodeGroup(x, scale, block.qs);
-  return block;
-}
-
-BlockIq4Xs EncodeXsBlock(const float* x, const float* importance) {
-  BlockIq4Xs block = {};
-  float scales[kGroups];
-  FitIq4Scales(x, importance, kGroup * kGroups, scales);
-  const float d = -SignedMax(scales) / 32.0f;
-  const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
-  block.d = F32ToF16(d);
-  for (int g = 0; g < kGroups; ++g) {
-    const int scale = std::clamp(NearestInt(inverse * scales[g]), -32, 31);
-    EncodeGroup(x + kGroup * g, d * static_cast<float>(scale), block.qs + 16 * g);
-    PutIq4XsScale(g, scale, block);
-  }
-  return block;
-}
-
-}  // namespace
-
 void PutIq4XsScale(int g, int scale, BlockIq4Xs& block) {
   const auto stored = static_cast<unsigned>(scale + 32);
   block.scales_l[g / 2] =
@@ -125,13 +137,11 @@ void DecodeIq4Nl(const std::byte* src, float* dst, size_t count) {
 }
 
 void EncodeIq4Nl(const float* src, std::byte* dst, size_t count) {
-  EncodeBlocks<BlockIq4Nl, kGroup>(src, dst, count,
-                                   [](const float* x) { return EncodeNlBlock(x, nullptr); });
+  EncodeNlRow(src, nullptr, dst, count);
 }
 
 void EncodeWeightedIq4Nl(const float* src, const float* importance, std::byte* dst, size_t count) {
-  EncodeBlocks<BlockIq4Nl, kGroup>(
-      src, dst, count, [&](const float* x) { return EncodeNlBlock(x, importance + (x - src)); });
+  EncodeNlRow(src, importance, dst, count);
 }
 
 void DecodeIq4Xs(const std::byte* src, float* dst, size_t count) {

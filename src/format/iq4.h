@@ -35,6 +35,11 @@ constexpr int Iq4XsScale(const BlockIq4Xs& block, int g) {
   return (low | (high << 4)) - 32;
 }
 
+// The scale d of one group that maximises (Σ w·q·x)² / Σ w·q², q the table's value nearest to
+// x / d: for fixed codes the least squares optimum of Σ w·(x − d·q)². Tries the largest element on
+// the steps −127 ± 7 and takes the best, as ggml's quantize_row_iq4_nl_impl. x, weights: [32].
+float FitIq4Scale(const float* x, const float* weights);
+
 // Adds group g's scale, −32 … 31, to a block whose scales were zeros.
 void PutIq4XsScale(int g, int scale, BlockIq4Xs& block);
 

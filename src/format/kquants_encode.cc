@@ -9,6 +9,7 @@
 #include "format/block_io.h"
 #include "format/kquants.h"
 #include "format/scale_search.h"
+#include "format/scale_search_lanes.h"
 #include "format/small_float.h"
 
 namespace nibble {
@@ -77,6 +78,23 @@ struct AffineGroups {
   std::array<float, kCount> costs;
 };
 
+// Fills all of them; codes are those that the searches ended with.
+template <size_t kCount>
+void FitGroups(const float* x, const std::array<float, kSuperBlock>& weights,
+               const AffineSearch& search, AffineGroups<kCount>& groups, Codes& codes) {
+  constexpr size_t kSize = kSuperBlock / kCount;
+  AffineFit fits[kCount];
+  for (size_t g = 0; g < kCount; g += kSearchLanes) {
+    FitAffine8(x + g * kSize, weights.data() + g * kSize, kSize, search, codes.data() + g * kSize,
+               fits + g);
+  }
+  for (size_t g = 0; g < kCount; ++g) {
+    groups.scales[g] = fits[g].scale;
+    groups.mins[g] = fits[g].min;
+    groups.costs[g] = Sum({weights.data() + g * kSize, kSize});
+  }
+}
+
 // The levels of one of them.
 template <size_t kCount>
 Levels<kCount> LevelsOf(const std::array<float, kCount>& values, int levels,
@@ -95,22 +113,18 @@ Codes EncodeScaleMinBlock(const float* x, const float* importance, const AffineS
   AffineGroups<8> groups;
   Codes codes;
   const float spread = 2.0f * SumOfSquares({x, kSuperBlock}) / float{kSuperBlock};
-  for (size_t g = 0; g < 8; ++g) {
-    const std::span<const float> group(x + 32 * g, 32);
-    std::array<float, 32> weights;
-    if (importance != nullptr) {
-      WeighByImportance(group, {importance + 32 * g, 32}, spread, weights);
-    } else {
+  std::array<float, kSuperBlock> weights;
+  if (importance != nullptr) {
+    WeighByImportance({x, kSuperBlock}, {importance, kSuperBlock}, spread, weights);
+  } else {
+    for (size_t g = 0; g < 8; ++g) {
+      const std::span<const float> group(x + 32 * g, 32);
       const float rms = std::sqrt(SumOfSquares(group) / 32.0f);
-      for (size_t l = 0; l < 32; ++l) weights[l] = rms + std::fabs(group[l]);
+      for (size_t l = 0; l < 32; ++l) weights[32 * g + l] = rms + std::fabs(group[l]);
     }
-    const AffineFit fit = FitAffine(
-        group, weights, importance != nullptr ? ImportanceSearch(search.largest_code) : search,
-        codes.data() + 32 * g);
-    groups.scales[g] = fit.scale;
-    groups.mins[g] = fit.min;
-    groups.costs[g] = Sum(weights);
   }
+  FitGroups(x, weights, importance != nullptr ? ImportanceSearch(search.largest_code) : search,
+            groups, codes);
   const auto* costs = importance != nullptr ? &groups.costs : nullptr;
   const Levels<8> scale_levels = LevelsOf(groups.scales, 63, costs);
   const Levels<8> min_levels = LevelsOf(groups.mins, 63, costs);
@@ -130,21 +144,13 @@ AffineGroups<16> FitQ2KGroups(const float* x, const float* importance, Codes& co
       .largest_code = 3, .first = -0.5f, .step = 0.1f, .steps = 15, .absolute_error = true};
   const float spread = SumOfSquares({x, kSuperBlock}) / float{kSuperBlock};
   AffineGroups<16> groups;
-  for (size_t g = 0; g < 16; ++g) {
-    const std::span<const float> group(x + 16 * g, 16);
-    std::array<float, 16> weights;
-    if (importance != nullptr) {
-      WeighByImportance(group, {importance + 16 * g, 16}, spread, weights);
-    } else {
-      for (size_t l = 0; l < 16; ++l) weights[l] = std::fabs(group[l]);
-    }
-    const AffineFit fit =
-        FitAffine(group, weights, importance != nullptr ? ImportanceSearch(3) : kSearch,
-                  codes.data() + 16 * g);
-    groups.scales[g] = fit.scale;
-    groups.mins[g] = fit.min;
-    groups.costs[g] = Sum(weights);
+  std::array<float, kSuperBlock> weights;
+  if (importance != nullptr) {
+    WeighByImportance({x, kSuperBlock}, {importance, kSuperBlock}, spread, weights);
+  } else {
+    for (size_t l = 0; l < kSuperBlock; ++l) weights[l] = std::fabs(x[l]);
   }
+  FitGroups(x, weights, importance != nullptr ? ImportanceSearch(3) : kSearch, groups, codes);
   return groups;
 }
 
@@ -167,22 +173,29 @@ BlockQ2K EncodeQ2KBlock(const float* x, const float* importance) {
   return block;
 }
 
+// The symmetric scales of 16 groups of 16.
+void FitSymmetricGroups(const float* x, const std::array<float, kSuperBlock>& weights, int limit,
+                        std::array<float, 16>& scales, Codes& codes) {
+  for (size_t g = 0; g < 16; g += kSearchLanes) {
+    FitSymmetric8(x + 16 * g, weights.data() + 16 * g, 16, limit, codes.data() + 16 * g,
+                  scales.data() + g);
+  }
+}
+
 // The scales of Q3_K: d × (level − 32).
 Levels<16> FitQ3KScales(const float* x, const float* importance, Codes& codes) {
   std::array<float, 16> scales;
   std::array<float, 16> costs;
   const float spread = 2.0f * SumOfSquares({x, kSuperBlock}) / float{kSuperBlock};
-  for (size_t g = 0; g < 16; ++g) {
-    const std::span<const float> group(x + 16 * g, 16);
-    uint8_t* own = codes.data() + 16 * g;
-    if (importance == nullptr) {
-      scales[g] = FitSymmetricByDescent(group, 4, own);
-      continue;
+  if (importance == nullptr) {
+    for (size_t g = 0; g < 16; ++g) {
+      scales[g] = FitSymmetricByDescent({x + 16 * g, 16}, 4, codes.data() + 16 * g);
     }
-    std::array<float, 16> weights;
-    WeighByImportance(group, {importance + 16 * g, 16}, spread, weights);
-    scales[g] = FitSymmetric(group, weights, 4, own);
-    costs[g] = Sum(weights);
+  } else {
+    std::array<float, kSuperBlock> weights;
+    WeighByImportance({x, kSuperBlock}, {importance, kSuperBlock}, spread, weights);
+    FitSymmetricGroups(x, weights, 4, scales, codes);
+    for (size_t g = 0; g < 16; ++g) costs[g] = Sum({weights.data() + 16 * g, 16});
   }
   Levels<16> result;
   if (importance != nullptr) {
@@ -218,14 +231,11 @@ BlockQ3K EncodeQ3KBlock(const float* x, const float* importance) {
 BlockQ6K EncodeQ6KBlock(const float* x, const float* importance) {
   std::array<float, 16> scales;
   Codes codes;
-  for (size_t g = 0; g < 16; ++g) {
-    const std::span<const float> group(x + 16 * g, 16);
-    std::array<float, 16> weights;  // the importance alone, whatever the element
-    for (size_t l = 0; l < 16; ++l) {
-      weights[l] = importance != nullptr ? importance[16 * g + l] : group[l] * group[l];
-    }
-    scales[g] = FitSymmetric(group, weights, 32, codes.data() + 16 * g);
+  std::array<float, kSuperBlock> weights;  // the importance alone, whatever the element
+  for (size_t l = 0; l < kSuperBlock; ++l) {
+    weights[l] = importance != nullptr ? importance[l] : x[l] * x[l];
   }
+  FitSymmetricGroups(x, weights, 32, scales, codes);
   BlockQ6K block = {};
   const float largest = SignedMax(scales);
   if (std::fabs(largest) < kGroupMaxEpsilon) return block;

@@ -1,9 +1,12 @@
 // Encoders of the first block formats with an importance for every column. After
 // quantize_row_q*_impl of ggml-quants.c: the spread of the whole row counts, the codes are those
 // the search ended with.
+#include <cstring>
+
 #include "format/block_io.h"
 #include "format/legacy_quants.h"
 #include "format/scale_search.h"
+#include "format/scale_search_lanes.h"
 #include "format/small_float.h"
 
 namespace nibble {
@@ -11,21 +14,20 @@ namespace {
 
 constexpr size_t kWeightedBlock = 32;
 
-struct WeightedGroup {
-  std::span<const float> x;
-  float weights[kWeightedBlock];
-};
-
-// Calls encode with every block of a row and the weights of its errors.
-template <class Block, class EncodeGroup>
-void EncodeRow(const float* src, const float* importance, std::byte* dst, size_t count,
-               EncodeGroup encode) {
+// Calls encode with groups of a row and the weights of their errors: eight side by side, or one.
+// encode(x, weights, groups) puts its blocks where it wants.
+template <class EncodeGroups>
+void ForGroups(const float* src, const float* importance, size_t count, EncodeGroups encode) {
   const float spread = SumOfSquares({src, count}) / static_cast<float>(count);
-  EncodeBlocks<Block, kWeightedBlock>(src, dst, count, [&](const float* x) {
-    WeightedGroup group = {.x = {x, kWeightedBlock}, .weights = {}};
-    WeighByImportance(group.x, {importance + (x - src), kWeightedBlock}, spread, group.weights);
-    return encode(group);
-  });
+  float weights[kSearchLanes * kWeightedBlock];
+  for (size_t at = 0; at < count;) {
+    const size_t left = (count - at) / kWeightedBlock;
+    const size_t groups = left < kSearchLanes ? 1 : kSearchLanes;
+    const size_t size = groups * kWeightedBlock;
+    WeighByImportance({src + at, size}, {importance + at, size}, spread, {weights, size});
+    encode(src + at, weights, groups);
+    at += size;
+  }
 }
 
 template <class Block>
@@ -34,15 +36,29 @@ void PackCodes(const uint8_t codes[kWeightedBlock], Block& block) {
   if constexpr (requires { block.qh; }) PackHighBits(codes, block.qh);
 }
 
+template <class Block>
+std::byte* Append(const Block& block, std::byte* dst) {
+  std::memcpy(dst, &block, sizeof block);
+  return dst + sizeof block;
+}
+
 // Codes 0 … 2 zero − 1, of which `zero` stands for 0.
 template <class Block, int kZero>
 void EncodeSymmetric(const float* src, const float* importance, std::byte* dst, size_t count) {
-  EncodeRow<Block>(src, importance, dst, count, [](const WeightedGroup& group) {
-    Block block;
-    uint8_t codes[kWeightedBlock];
-    block.d = F32ToF16(FitSymmetric(group.x, group.weights, kZero, codes));
-    PackCodes(codes, block);
-    return block;
+  ForGroups(src, importance, count, [&](const float* x, const float* weights, size_t groups) {
+    uint8_t codes[kSearchLanes * kWeightedBlock];
+    float scales[kSearchLanes];
+    if (groups == 1) {
+      scales[0] = FitSymmetric({x, kWeightedBlock}, {weights, kWeightedBlock}, kZero, codes);
+    } else {
+      FitSymmetric8(x, weights, kWeightedBlock, kZero, codes, scales);
+    }
+    for (size_t g = 0; g < groups; ++g) {
+      Block block;
+      block.d = F32ToF16(scales[g]);
+      PackCodes(codes + g * kWeightedBlock, block);
+      dst = Append(block, dst);
+    }
   });
 }
 
@@ -53,14 +69,21 @@ void EncodeAffine(const float* src, const float* importance, std::byte* dst, siz
                                            .step = 0.05f,
                                            .steps = 36,
                                            .absolute_error = false};
-  EncodeRow<Block>(src, importance, dst, count, [](const WeightedGroup& group) {
-    Block block;
-    uint8_t codes[kWeightedBlock];
-    const AffineFit fit = FitAffine(group.x, group.weights, kSearch, codes);
-    block.d = F32ToF16(fit.scale);
-    block.m = F32ToF16(-fit.min);
-    PackCodes(codes, block);
-    return block;
+  ForGroups(src, importance, count, [&](const float* x, const float* weights, size_t groups) {
+    uint8_t codes[kSearchLanes * kWeightedBlock];
+    AffineFit fits[kSearchLanes];
+    if (groups == 1) {
+      fits[0] = FitAffine({x, kWeightedBlock}, {weights, kWeightedBlock}, kSearch, codes);
+    } else {
+      FitAffine8(x, weights, kWeightedBlock, kSearch, codes, fits);
+    }
+    for (size_t g = 0; g < groups; ++g) {
+      Block block;
+      block.d = F32ToF16(fits[g].scale);
+      block.m = F32ToF16(-fits[g].min);
+      PackCodes(codes + g * kWeightedBlock, block);
+      dst = Append(block, dst);
+    }
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 
 #include "base/check.h"
@@ -101,12 +100,6 @@ float SignedMax(std::span<const float> x) {
     }
   }
   return result;
-}
-
-int NearestInt(float value) {
-  // Adding 1.5 · 2^23 leaves the integer, rounded by the addition, in the low 23 bits.
-  const auto bits = std::bit_cast<int32_t>(value + 12582912.0f);
-  return (bits & 0x007fffff) - 0x00400000;
 }
 
 float FitSymmetric(std::span<const float> x, std::span<const float> weights, int limit,

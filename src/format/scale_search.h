@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 
@@ -16,7 +17,11 @@ inline constexpr float kGroupMaxEpsilon = 1e-15f;  // a group below it is all ze
 float SignedMax(std::span<const float> x);
 
 // Nearest integer, ties to even, for |value| < 2^22; anything for others.
-int NearestInt(float value);
+inline int NearestInt(float value) {
+  // Adding 1.5 · 2^23 leaves the integer, rounded by the addition, in the low 23 bits.
+  const auto bits = std::bit_cast<int32_t>(value + 12582912.0f);
+  return (bits & 0x007fffff) - 0x00400000;
+}
 
 // Symmetric codes −limit … limit − 1, x ≈ scale × code. Maximises (Σ w·x·l)² / Σ w·l² over 19
 // scales near −limit / (largest x). codes: [x.size()], code + limit; all 0 of a group of zeros.
