@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "kernels/hadamard.h"
 
 namespace nibble {
 namespace {
@@ -158,16 +159,7 @@ Result<HadamardFactors> FindHadamard(int n) {
 void MultiplyByHadamard(const HadamardFactors& factors, double* x) {
   const int inner = 1 << factors.doublings;
   const int n = factors.size();
-  for (int half = 1; half < inner; half *= 2) {
-    for (int i = 0; i < n; i += 2 * half) {
-      for (int j = i; j < i + half; ++j) {
-        const double a = x[j];
-        const double b = x[j + half];
-        x[j] = a + b;
-        x[j + half] = a - b;
-      }
-    }
-  }
+  WalshHadamard(inner, x, n);
   const int core = factors.core;
   if (core == 1) return;
   std::vector<double> sums(static_cast<size_t>(core));
