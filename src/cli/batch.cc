@@ -18,6 +18,7 @@
 #include "cli/generate.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
+#include "cli/output_paths.h"
 #include "cli/prompt.h"
 #include "cli/session.h"
 #include "container/output_file.h"
@@ -413,10 +414,9 @@ Status RunBatch(const GlobalFlags& flags, const BatchFlags& own) {
   if (own.out.empty()) return BadInput("--batch: needs -o OUT.jsonl");
   // All that can be known is said before hours of work, not behind them.
   NIBBLE_TRY(const std::filesystem::path out, OutputPlace(own.out));
-  std::error_code error;
-  if (std::filesystem::equivalent(own.in, out, error)) {
-    return BadInput("-o: {} is the input, which would be overwritten", own.out);
-  }
+  const NamedPath outputs[] = {{"-o", own.out}};
+  const NamedPath inputs[] = {{"--batch", own.in}, {"MODEL", own.model}};
+  NIBBLE_RETURN_IF_ERROR(CheckOutputPaths(outputs, inputs));
   NIBBLE_TRY(const std::string input, ReadTextFile(own.in));
   const std::vector<InputLine> lines = SplitLines(input);
   if (lines.empty()) return BadInput("{}: no lines", own.in);

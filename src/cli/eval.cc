@@ -12,6 +12,7 @@
 #include "cli/eval_tasks.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
+#include "cli/output_paths.h"
 #include "cli/session.h"
 #include "container/json.h"
 #include "eval/divergence.h"
@@ -147,6 +148,11 @@ Status CompareWithFile(const GlobalFlags& flags, const EvalFlags& own) {
 }
 
 Status RunEval(const GlobalFlags& flags, const EvalFlags& own) {
+  const NamedPath outputs[] = {{"--logits", own.logits}, {"--answers", own.answers}};
+  const NamedPath inputs[] = {{"MODEL", own.model},           {"--base", own.base},
+                              {"--text", own.text},           {"--data", own.data},
+                              {"--task-file", own.task_file}, {"--ids-file", own.ids_file}};
+  NIBBLE_RETURN_IF_ERROR(CheckOutputPaths(outputs, inputs));
   if (!own.logits.empty()) return WriteLogitsOf(flags, own);
   if (!own.task.empty()) return RunChoiceTask(flags, own);
   if (!own.task_file.empty()) return RunPromptTask(flags, own);

@@ -8,6 +8,7 @@
 #include "cli/json_output.h"
 #include "cli/number_range.h"
 #include "cli/output.h"
+#include "cli/output_paths.h"
 #include "cli/quantize_budget.h"
 #include "cli/quantize_floats.h"
 #include "cli/quantize_html.h"
@@ -26,6 +27,21 @@
 
 namespace nibble::cli {
 namespace {
+
+// Nothing that is read may be replaced, and what cannot be written is told before the work.
+Status CheckOutputs(const QuantizeFlags& own, const ModelFile& model) {
+  const auto text = [](const std::string& name) {
+    return std::filesystem::path(name == "built-in" ? "" : name);
+  };
+  std::vector<NamedPath> inputs = {{"IN", model.path()},
+                                   {"--calib", text(own.importance.calib)},
+                                   {"--imatrix", own.importance.imatrix},
+                                   {"--text", own.text}};
+  for (const MappedFile& file : model.files()) inputs.push_back({"a part of IN", file.path()});
+  const NamedPath outputs[] = {
+      {"OUT", own.out}, {"--report", own.report}, {"--save-imatrix", own.importance.save}};
+  return CheckOutputPaths(outputs, inputs);
+}
 
 Status CheckPaths(const QuantizeFlags& own, const std::filesystem::path& in) {
   const std::filesystem::path out(own.out);
@@ -97,6 +113,7 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   NIBBLE_RETURN_IF_ERROR(CheckBudgetFlags(own));
   NIBBLE_TRY(const Recipe recipe, RecipeOf(own, !ToGguf(own)));
   NIBBLE_TRY(const ModelFile model, ModelFile::Open(in));
+  NIBBLE_RETURN_IF_ERROR(CheckOutputs(own, model));
   NIBBLE_TRY(const Tokenizer tokenizer, LoadModelTokenizer(model));
   NIBBLE_TRY(const auto text,
              ReadQualityText(flags, own, tokenizer, model.config().context_length));

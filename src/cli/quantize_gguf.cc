@@ -120,6 +120,10 @@ Result<MadeModel> QuantizeToGguf(const QuantizeJob& job) {
     return WriteGgufTokenizer(job.in, job.tokenizer, job.model.config().vocabulary, kBuiltinText,
                               job.own.out, writer);
   };
+  // A wrong matrix is told before the sensitivity pass.
+  if (!job.own.importance.imatrix.empty()) {
+    NIBBLE_TRY([[maybe_unused]] const Imatrix matrix, Imatrix::Read(job.own.importance.imatrix));
+  }
   MadeModel made;
   made.to = mix.name();
   if (!job.own.budget.empty()) {

@@ -7,6 +7,7 @@
 
 #include "base/sha256.h"
 #include "cli/output.h"
+#include "cli/quantize_floats.h"
 #include "kernels/kernel_table.h"
 #include "platform/cpu.h"
 #include "quantize/hf_target.h"
@@ -31,6 +32,38 @@ Status CheckMethodFlags(const QuantizeFlags& own, const Recipe& recipe) {
   return only(own.threshold != 6, recipe.rounding == Rounding::kLlmInt8, "--threshold", "llm-int8");
 }
 
+// What the output has no place for is refused: else the card would tell of it.
+Status CheckOutputFlags(const QuantizeFlags& own) {
+  const bool gguf = ToGguf(own);
+  const std::pair<bool, const char*> of_folders[] = {{own.group > 0, "--group"},
+                                                     {!own.granularity.empty(), "--granularity"},
+                                                     {own.sym, "--sym"},
+                                                     {own.asym, "--asym"},
+                                                     {own.mse, "--mse"}};
+  for (const auto& [given, flag] : of_folders) {
+    if (gguf && given) return BadInput("{}: GGUF's types have grids of their own", flag);
+    if (FloatsOfFolder(own) && given) return BadInput("{}: {} has no grid", flag, own.to);
+  }
+  const std::pair<bool, const char*> of_gguf[] = {{!own.rules.empty(), "--tensor-type"},
+                                                  {!own.importance.imatrix.empty(), "--imatrix"},
+                                                  {!own.importance.save.empty(), "--save-imatrix"}};
+  for (const auto& [given, flag] : of_gguf) {
+    if (!gguf && given) return BadInput("{}: only for an OUT that ends in .gguf", flag);
+  }
+  return {};
+}
+
+// A text or matrix that the method would not look at.
+Status CheckImportanceFlags(const QuantizeFlags& own, const Recipe& recipe) {
+  const bool searches = ToGguf(own) && recipe.rounding == Rounding::kKquant;
+  if (!own.importance.imatrix.empty() && !searches) {
+    return BadInput("--imatrix: only with --method kquant");
+  }
+  const bool reads = searches || recipe.NeedsCalibration() || !own.budget.empty();
+  if (own.importance.calib.empty() || reads || FloatsOfFolder(own)) return {};
+  return BadInput("--calib: {} looks at no text", recipe.Describe());
+}
+
 }  // namespace
 
 bool ToGguf(const QuantizeFlags& own) { return own.out.ends_with(".gguf"); }
@@ -51,6 +84,11 @@ Result<Recipe> RecipeOf(const QuantizeFlags& own, bool folder) {
   recipe.alpha = own.alpha;
   recipe.threshold = own.threshold;
   NIBBLE_RETURN_IF_ERROR(CheckMethodFlags(own, recipe));
+  NIBBLE_RETURN_IF_ERROR(CheckOutputFlags(own));
+  NIBBLE_RETURN_IF_ERROR(CheckImportanceFlags(own, recipe));
+  if (folder && recipe.rounding == Rounding::kLlmInt8 && own.to != "llm-int8") {
+    return BadInput("--method llm-int8: only with --to llm-int8, found --to {}", own.to);
+  }
   return recipe;
 }
 

@@ -10,12 +10,16 @@ namespace nibble {
 Result<TextWindows> TextWindows::Cut(std::span<const TokenId> ids, const WindowOptions& options,
                                      const Tokenizer& tokenizer, int max_context) {
   const int context = options.context;
-  if (context < 2) return BadInput("context: expected at least 2 tokens, found {}", context);
+  // llama's protocol scores [context / 2, context − 2]: of two tokens none.
+  const bool llama = options.protocol == PerplexityProtocol::kLlama;
+  const int shortest = llama && !options.one_is_enough ? 3 : 2;
+  if (context < shortest) {
+    return BadInput("context: expected at least {} tokens, found {}", shortest, context);
+  }
   if (context > max_context) {
     return BadInput("context: {} tokens asked for, but the model has room for {}", context,
                     max_context);
   }
-  const bool llama = options.protocol == PerplexityProtocol::kLlama;
   const int64_t available = std::ssize(ids) / context;
   const int64_t least = llama && !options.one_is_enough ? 2 : 1;
   if (available < least) {

@@ -66,8 +66,8 @@ std::string Recipe::Describe() const {
     text += fmt::format(" damp={}", damping);
     if (act_order) text += " act-order";
     if (static_groups) text += " static-groups";
-    if (mse) text += " mse";
   }
+  if (mse) text += " mse";
   if (rounding == Rounding::kLlmInt8) text += fmt::format(" threshold={}", threshold);
   if (scaling == Scaling::kAwq) text = "awq+" + text;
   if (scaling == Scaling::kSmoothQuant) text = fmt::format("smoothquant(alpha={})+{}", alpha, text);

@@ -184,6 +184,36 @@ class Quantize(CliTest):
         self.assert_refused(nibble("quantize", shared(STORIES), self.out), "--to", "--budget")
         self.assertFalse(self.out.exists())
 
+    def test_nothing_that_is_read_is_replaced(self):
+        model = self.folder / "model.gguf"
+        model.write_bytes(shared(STORIES).read_bytes())
+        inside = model.read_bytes(), self.text.read_bytes()
+
+        def refused(*more, words, out=self.out):
+            self.assert_refused(nibble("quantize", model, out, "--to", "q8_0", *more), *words)
+        refused("--report", model, words=("--report", "IN"))
+        refused("--report", self.out, words=("--report", "OUT"))
+        refused("--report", self.folder / ".." / self.folder.name / "out.gguf",
+                words=("--report", "OUT"))
+        link = self.folder / "link"
+        link.symlink_to(model)
+        refused("--report", link, words=("--report", "IN"))
+        refused("--report", self.text, "--text", self.text, words=("--report", "--text"))
+        refused("--calib", self.text, "--save-imatrix", self.text, words=("--save-imatrix",))
+        refused("--calib", "built-in", "--save-imatrix", self.out, words=("--save-imatrix", "OUT"))
+        refused("--imatrix", self.out, "--force", words=("OUT", "--imatrix"))
+        # Told before the work, not behind it.
+        for flag in (("--report", self.folder), ("--report", "/dev/null")):
+            refused(*flag, words=("--report", "expected a file"))
+        done = nibble("quantize", model, self.out, "--to", "q8_0", "--report",
+                      self.folder / "none" / "x.html")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("there is no folder", done.stderr)
+        done = nibble("eval", model, "--ids-file", self.text, "--logits", model)
+        self.assert_refused(done, "--logits", "MODEL")
+        self.assertEqual((model.read_bytes(), self.text.read_bytes()), inside)
+        self.assertFalse(self.out.exists())
+
     def test_an_old_file_stays_until_forced(self):
         self.out.write_text("old")
         self.assert_refused(nibble("quantize", shared(STORIES), self.out, "--to", "q8_0"), "--force")
@@ -432,6 +462,11 @@ class Methods(CliTest):
         refused("--act-order", words=("--act-order", "gptq"))
         refused("--alpha", "0.7", words=("--alpha", "smoothquant"))
         refused("--method", "gptq", "--imatrix", "x", words=("--imatrix", "kquant"))
+        refused("--method", "rtn", "--imatrix", "x", words=("--imatrix", "kquant"))
+        refused("--method", "rtn", "--calib", "built-in", words=("--calib", "rtn"))
+        for flag in (("--group", "32"), ("--granularity", "tensor"), ("--sym",), ("--asym",),
+                     ("--method", "rtn", "--mse")):
+            refused(*flag, words=(flag[-1] if flag[-1] == "--mse" else flag[0], "of their own"))
         refused("--method", "llm-int8", words=("folder",))
         refused("--method", "hqq", words=("q4_1", "q5_1"))
         short = self.folder / "short.txt"
@@ -548,6 +583,11 @@ class Folders(CliTest):
         refused(self.model, "gptq", "hqq", more=("--method", "hqq"))
         refused(self.model, "gptq", "holds none", more=("--group", "24"))
         refused(self.model, "gptq", "--granularity tensor", more=("--granularity", "tensor"))
+        refused(self.model, "w8a8", "--tensor-type", ".gguf", more=("--tensor-type", "x=q8_0"))
+        refused(self.model, "w8a8", "--imatrix", ".gguf", more=("--imatrix", "x"))
+        refused(self.model, "w8a8", "--calib", "rtn", more=("--calib", "built-in"))
+        refused(self.model, "w8a8", "only with --to llm-int8", more=("--method", "llm-int8"))
+        refused(self.model, "f16", "--group", more=("--group", "32"))
         self.out.mkdir()
         (self.out / "mine.txt").write_text("kept")
         refused(self.model, "w8a8", "out", more=("--force",))
