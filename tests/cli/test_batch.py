@@ -236,7 +236,7 @@ class Batch(CliTest):
         text = path.read_bytes()
         (self.folder / "link.jsonl").symlink_to(path)
         for same in (path, self.folder / "link.jsonl"):
-            self.assert_refused(nibble(*self.arguments(path, same)), "is the input")
+            self.assert_refused(nibble(*self.arguments(path, same)), "--batch", "replaced")
         self.assertEqual(path.read_bytes(), text)
         pipe = self.folder / "pipe"
         os.mkfifo(pipe)

@@ -259,7 +259,6 @@ void FitIq4Scales8(const float* x, const float* weights, const int8_t values_of_
 
 }  // namespace
 
-extern const ScaleSearches kScaleSearches;
 const ScaleSearches kScaleSearches = {FitAffine8, FitSymmetric8, FitIq4Scales8};
 
 }  // namespace nibble::NIBBLE_ISA_NS
