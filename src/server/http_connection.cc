@@ -18,6 +18,7 @@ using boost::system::error_code;
 constexpr size_t kMostReadAhead = size_t{64} << 10;
 constexpr size_t kMostQueuedAnswers = size_t{256} << 10;  // then no further request is begun
 constexpr double kLingerS = 2;
+constexpr int kStoppingRetryS = 5;
 // A client's unread bytes are to be ours to count, not the system's to hide.
 constexpr int kSendBuffer = 128 << 10;
 
@@ -387,7 +388,13 @@ void Connection::Tick(double now) {
 
 void Connection::CloseWhenIdle() {
   if (waiting_ == Waiting::kHandshake) return Close();
-  if (waiting_ == Waiting::kRequest) Linger();
+  if (waiting_ == Waiting::kRequest) return Linger();
+  // What is still being sent would be refused when it is here.
+  if (waiting_ != Waiting::kHead && waiting_ != Waiting::kBody) return;
+  Refuse({.status = 503,
+          .message = "the server is stopping",
+          .code = "stopping",
+          .retry_after_s = kStoppingRetryS});
 }
 
 void Connection::Close() {

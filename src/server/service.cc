@@ -1,5 +1,7 @@
 #include "server/service.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -40,6 +42,7 @@ constexpr std::array kRoutes = {
 };
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr double kSampleS = 1;
+constexpr size_t kLargeBody = size_t{1} << 20;
 constexpr double kRecentS = 10;  // of the latencies of /status
 
 std::optional<Route> FindRoute(std::string_view path) {
@@ -455,7 +458,12 @@ void Service::Handle(HttpRequest request, std::shared_ptr<Responder> responder) 
   asked->http = std::move(request);
   asked->responder = Handed(server_, std::move(responder));
   ++asked_;
-  workers_->Add([this, asked] { Answer(*asked); });
+  workers_->Add([this, asked = std::move(asked)]() mutable {
+    const bool large = asked->http.body.size() >= kLargeBody;
+    Answer(*asked);
+    asked.reset();
+    if (large) malloc_trim(0);  // the allocator keeps some hundred megabytes of them else
+  });
 }
 
 ApiResult<std::shared_ptr<GenerationJob>> Service::MakeJob(Asked& asked) const {

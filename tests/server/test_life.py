@@ -184,6 +184,19 @@ class Life(unittest.TestCase):
         self.assertEqual(server.process.wait(PATIENCE), 0)
         wait_for(lambda: "drain" in server.log, "what it says of draining")
 
+    def test_drain_waits_for_no_body(self):
+        server = self.start()
+        with server.raw() as half, server.raw() as begun:
+            half.sendall(post_bytes("/v1/completions", {"prompt": "a"})[:-3])
+            begun.sendall(b"GET /heal")
+            wait_for(lambda: server.status()["http"]["body_bytes"] > 0, "a part of a body")
+            server.process.send_signal(signal.SIGTERM)
+            for client in (half, begun):
+                data = read_all(client)
+                self.assertIn(b"503", data.split(b"\r\n")[0])
+                self.assertIn(b"Retry-After", data)
+        self.assertEqual(server.process.wait(PATIENCE), 0)
+
     def test_drain_has_a_deadline(self):
         server = self.start("--drain-timeout", "0.5", model=self.long_model())
         client = server.raw()
