@@ -45,7 +45,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   constexpr std::string_view kQueries[] = {
       "", "model=spec&batch=1,70&context=0,5000&kv=bf16,kivi2&counting=true",
-      "device=spec&devices=3&batch=1,70"};
+      "device=spec&devices=3&batch=1,70",
+      // A file of nibble calibrate.
+      "device=spec&batch=1,70&context=0,5000&weights=q4_k_m,f16&kv=f16,kivi2&counting=true"};
   const size_t kind = data[0] % std::size(kQueries);
   nibble::PlanSources sources = SourcesOf(text);
   sources.max_rows = 16;

@@ -128,21 +128,24 @@ void ModelBench::Impl::Count(const PlannedStep& step, BenchWork& counts) const {
       work.AttentionMacs(step.first, step.rows, step.logits, kv_peaks) * step.sequence_count;
 }
 
-// One sequence's pages are computed, the others get copies: the time of a step depends on where the
-// bytes lie, not on what they say.
+// The first pages of one sequence are computed, all others are copies of these: the time of a step
+// depends on where the bytes lie, not on what they say.
 void ModelBench::Impl::FillDepth(int depth) {
+  constexpr size_t kOwnPages = 4;  // whole units of every format
   std::vector<PlannedStep> fill;
-  PlanPrompts(1, 0, depth, decoder.max_rows(), fill);
+  PlanPrompts(1, 0, std::min(depth, int{kOwnPages} * kPageTokens), decoder.max_rows(), fill);
   for (const PlannedStep& step : fill) Step(step);
   const auto used = static_cast<size_t>((depth + kPageTokens - 1) / kPageTokens);
   const auto copy = [used](std::byte* to, std::span<const PageId> to_pages, const std::byte* from,
                            std::span<const PageId> from_pages, size_t bytes) {
     for (size_t p = 0; p < std::min(used, from_pages.size()); ++p) {
+      const PageId source = from_pages[p % kOwnPages];
+      if (to_pages[p] == source) continue;
       std::memcpy(to + bytes * static_cast<size_t>(to_pages[p].value()),
-                  from + bytes * static_cast<size_t>(from_pages[p].value()), bytes);
+                  from + bytes * static_cast<size_t>(source.value()), bytes);
     }
   };
-  for (int s = 1; s < batch; ++s) {
+  for (int s = 0; s < batch; ++s) {
     const std::vector<KvTable>& from = tables[0];
     const std::vector<KvTable>& to = tables[static_cast<size_t>(s)];
     for (size_t g = 0; g < from.size(); ++g) {

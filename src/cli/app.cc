@@ -135,6 +135,7 @@ int Main(int argc, char** argv) {
   AddEvalCommand(context);
   AddBenchCommand(context);
   AddPlanCommand(context);
+  AddCalibrateCommand(context);
   AddInspectCommand(context);
   AddTokenizeCommand(context);
   AddPullCommand(context);

@@ -63,7 +63,7 @@ Result<ModelShape> FindShape(const GlobalFlags& flags, const std::string& name) 
 }
 
 Result<DeviceShape> FindDevice(const GlobalFlags& flags, const std::string& name) {
-  if (name == "here") return MeasureHere(flags);
+  if (name == "here") return HereDevice(flags);
   if (!name.ends_with(".json")) return DeviceShapeByName(name);
   NIBBLE_TRY(const JsonDocument document, ReadSpec(name));
   auto device = ReadDeviceShape(document.root());

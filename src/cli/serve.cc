@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/here_device.h"
 #include "cli/number_range.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
@@ -128,13 +129,18 @@ void PrintReady(const ServeFlags& own, int port, const Engine& engine, bool chat
   }
 }
 
-// What /plan may name beside the tables: the model that is served, by any of its names.
-PlanSources PlanSourcesFor(const ModelFile& file, const std::vector<std::string>& names) {
+// What /plan may name beside the tables: the model that is served, by any of its names, and this
+// machine once it is calibrated (nobody measures beside a server's work).
+PlanSources PlanSourcesFor(const GlobalFlags& flags, const ModelFile& file,
+                           const std::vector<std::string>& names) {
   PlanSources sources = TableSources();
   const auto shape = std::make_shared<const ModelShape>(ShapeOfFile(file, names.front()));
   sources.model = [shape, names](const std::string& name) -> Result<ModelShape> {
     if (std::ranges::find(names, name) != names.end()) return *shape;
     return ModelShapeByName(name);
+  };
+  sources.device = [flags](const std::string& name) {
+    return name == "here" ? CalibratedHere(flags) : DeviceShapeByName(name);
   };
   return sources;
 }
@@ -174,7 +180,7 @@ double ReadBandwidth(const ServeFlags& own, const EnginePlan& plan, const Engine
 Status LoadAndServe(const GlobalFlags& flags, const ServeFlags& own, const ModelFile& file,
                     EngineOptions engine_options) {
   NIBBLE_TRY(server::ServiceOptions options, MakeServiceOptions(flags, own, file.path()));
-  options.plan = PlanSourcesFor(file, options.names);
+  options.plan = PlanSourcesFor(flags, file, options.names);
   NIBBLE_TRY(Watch watch, MakeWatch(own));
   const std::string name = options.names.front();
   options.trace = watch.trace.get();

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "cost/step_predictor.h"
 
 namespace nibble {
 
@@ -58,6 +61,15 @@ Result<CostModel> CostModel::Create(const Setup& setup, const WeightFormat& weig
   model.attention_per_key_ = shape.attention_per_key;
   for (const LayerConfig& layer : shape.config.layers) model.windows_.push_back(layer.window);
   model.hidden_row_ = Bytes(2.0 * shape.config.width);
+  if (setup.device.calibration && setup.counting == Counting::kTrue) {
+    NIBBLE_TRY(StepPredictor predictor,
+               StepPredictor::Create({.shape = shape,
+                                      .calibration = setup.device.calibration,
+                                      .weights = weights,
+                                      .kv = kv,
+                                      .weight_only = setup.weight_only}));
+    model.calibrated_ = std::make_shared<const StepPredictor>(std::move(predictor));
+  }
   return model;
 }
 
@@ -86,6 +98,15 @@ DecodeCost CostModel::Decode(const DecodePoint& point) const {
   cost.bound = cost.compute_time > cost.memory_time ? Bound::kCompute : Bound::kMemory;
   cost.step =
       std::max(cost.memory_time, cost.compute_time) + cost.communication_time + cost.overhead;
+  if (calibrated_) {
+    const StepSequence all{.first = point.context, .count = point.batch};
+    const StepCost step = calibrated_->Predict({&all, 1});
+    cost.memory_time = step.memory;
+    cost.compute_time = step.cpu;
+    cost.overhead = step.rows + step.overhead;
+    cost.bound = cost.compute_time > cost.memory_time ? Bound::kCompute : Bound::kMemory;
+    cost.step = step.total();
+  }
   return cost;
 }
 

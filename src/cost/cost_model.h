@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "cost/device_shape.h"
@@ -7,6 +8,8 @@
 #include "cost/number_formats.h"
 
 namespace nibble {
+
+class StepPredictor;
 
 enum class Bound : uint8_t { kMemory, kCompute };
 
@@ -25,7 +28,8 @@ struct DecodeCost {
   Seconds compute_time;        // F / φ
   Seconds communication_time;  // all-reduces between devices
   Seconds overhead;            // t0
-  Seconds step;                // max(memory, compute) + communication + overhead
+  // max(memory, compute) + communication + overhead; on a calibrated machine the sum of its terms.
+  Seconds step;
   Bound bound = Bound::kMemory;
 
   Bytes bytes() const { return weights + kv; }
@@ -94,6 +98,7 @@ class CostModel {
   Flops attention_per_key_;
   std::vector<int> windows_;  // by layer; 0: none
   Bytes hidden_row_;          // one sequence's activations, 16 bits: what devices exchange
+  std::shared_ptr<const StepPredictor> calibrated_;  // or none
 };
 
 }  // namespace nibble

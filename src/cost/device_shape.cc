@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cost/calibration.h"
 #include "cost/nearest.h"
 
 namespace nibble {
@@ -104,6 +105,10 @@ Result<DeviceShape> ReadDeviceShape(JsonValue root) {
   NIBBLE_RETURN_IF_ERROR(quantity(device.link, "link_bandwidth", 1, 0));
   NIBBLE_RETURN_IF_ERROR(quantity(device.link_latency, "link_latency_s", 0, 0));
   NIBBLE_RETURN_IF_ERROR(ReadSources(root, device));
+  if (HasCalibration(root)) {
+    NIBBLE_TRY(Calibration calibration, ReadCalibration(root));
+    device.calibration = std::make_shared<const Calibration>(std::move(calibration));
+  }
   return device;
 }
 

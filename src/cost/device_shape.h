@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,8 @@
 #include "cost/units.h"
 
 namespace nibble {
+
+struct Calibration;
 
 enum class Arithmetic : uint8_t { kBf16, kFp8, kInt8 };
 
@@ -33,6 +36,8 @@ struct DeviceShape {
   };
   std::vector<Source> sources = {};  // where each number is from
   std::string origin = {};           // "table", "a file", "measured now"
+  // Of a machine that nibble calibrate measured: true bytes are then priced term by term.
+  std::shared_ptr<const Calibration> calibration = {};
 
   BytesPerSecond Bandwidth() const { return bandwidth * bandwidth_efficiency; }
   FlopsPerSecond Peak(Arithmetic arithmetic) const {

@@ -127,10 +127,12 @@ void AddFileMatrix(const MatrixRef& matrix, WeightUse use, const TensorPlace& pl
   if (tensor.linear != nullptr || TraitsOf(*tensor.format).activation_group > 0) {
     shape.integer_file = true;
   }
-  shape.groups.push_back({.use = use,
-                          .place = place,
-                          .weights = static_cast<double>(matrix.rows) * matrix.cols,
-                          .own = StoredBytes(matrix)});
+  shape.groups.push_back(
+      {.use = use,
+       .place = place,
+       .weights = static_cast<double>(matrix.rows) * matrix.cols,
+       .own = StoredBytes(matrix),
+       .own_format = tensor.linear != nullptr ? tensor.linear->format : *tensor.format});
 }
 
 void AddFileVector(const VectorRef& vector, WeightGroup& sum) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +29,8 @@ struct WeightGroup {
   WeightUse use = WeightUse::kEveryStep;
   TensorPlace place = {};
   double weights = 0;
-  Bytes own = {};  // as the model's file stores them; 0: there is no file
+  Bytes own = {};                         // as the model's file stores them; 0: there is no file
+  std::optional<Format> own_format = {};  // that they are multiplied in; none: there is no file
 };
 
 // What the cost model needs to know of a model.

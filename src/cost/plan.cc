@@ -200,11 +200,17 @@ std::string CountingText(const PlanRequest& request) {
 }
 
 std::vector<std::string> LeftOut(const PlanRequest& request) {
+  const bool calibrated = request.device.calibration && request.counting == Counting::kTrue;
   std::vector<std::string> out = {
       "accuracy: fewer bits always risk quality; nibble eval measures it",
-      "the cost of unpacking weights and pages, usually hidden behind their reading, not always",
       "activations, workspace and fragmentation in the memory sum",
       "prefill: rows are decode steps, one new token per sequence"};
+  if (calibrated) {
+    out.emplace_back("scheduling and sampling of a server: steps are the decoder's, greedy");
+  } else {
+    out.emplace_back(
+        "the cost of unpacking weights and pages, usually hidden behind their reading, not always");
+  }
   if (request.counting == Counting::kNominal) {
     out.emplace_back("faster 8-bit arithmetic: products are counted at the 16-bit rate");
     out.emplace_back("scales and zero points of the formats; true bytes count them");

@@ -115,8 +115,13 @@ class Formulas(unittest.TestCase):
                       "f32")["rows"][0]
         self.assertAlmostEqual(floats["compute_s"] / row["compute_s"], 4, places=9)
 
-    def test_this_machine(self):
-        out = plan("--model", "smollm2-135m", "--weights", "q4_k_m", "--kv", "int8", "-t", 1)
+    def test_this_machine_without_a_calibration(self):
+        with tempfile.TemporaryDirectory() as cache:
+            done = nibble("plan", "--model", "smollm2-135m", "--weights", "q4_k_m", "--kv", "int8",
+                          "-t", 1, "--json", environment={"XDG_CACHE_HOME": cache})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("nibble calibrate", done.stderr)
+        out = json.loads(done.stdout)
         device = out["device"]
         self.assertEqual((device["name"], device["origin"]), ("here", "measured now"))
         self.assertGreater(device["bandwidth"], 1e8)

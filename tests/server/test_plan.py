@@ -65,6 +65,15 @@ class Plan(ServerTest):
                 self.assertEqual(error["type"], "invalid_request_error")
                 self.assertIn(param, error["message"])
 
+    def test_here_is_this_machine_once_it_is_calibrated(self):
+        answer = self.plan(device="here")
+        if answer.status == 200:  # whoever runs this has calibrated
+            self.assertEqual(answer.json["device"]["name"], "here")
+            return
+        self.assertEqual(answer.status, 400)
+        self.assertEqual(answer.json["error"]["param"], "device")
+        self.assertIn("run nibble calibrate", answer.json["error"]["message"])
+
     def test_method(self):
         self.assertEqual(self.server.post("/plan", {}).status, 405)
 
