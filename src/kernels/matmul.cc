@@ -72,17 +72,18 @@ void RunUnit(const std::vector<WorkItem>& items, int unit) {
   }
 }
 
-// Zen's own prefetcher follows the one stream of the weights: it wants a few requests that lead it
-// where multiplies are few, and fewer for each line than Intel's where they are more. Measured on
-// Zen 4, two threads, as a share of the read bandwidth (sparse, once, twice): Q4_1 with 1
-// token 1.0, 0.91, 0.96; Q6_K with 1 token 0.85, 0.87, 0.93; Q8_0 with 4 tokens 0.57, 0.72, 0.62;
-// Q6_K with 8 tokens 0.41, 0.67, 0.83.
+// Zen's own prefetcher follows the one stream of the weights: with one token it wants only a few
+// requests that lead it, unless codes whose bits lie apart, or FP8, make a line last long. Measured
+// on Zen 4, two threads, GB/s (sparse, twice) where memory gives 37: AVX2 with one token Q5_0 23,
+// 33, Q5_K 24, 32, Q6_K 26, 30, Q4_1 37, 33; AVX-512 VNNI Q5_0 31, 33, Q5_1 35, 32. With more
+// tokens twice is best for all: Q4_0 with four 19, 32; every line at one distance, 31, was never
+// better.
 Prefetch PrefetchFor(const PanelLayout& layout, int tokens) {
   static const bool kAmd = CpuVendorIsAmd();
-  const bool light = layout.planes != CodePlanes::kNibbleCrumb;
-  if (!kAmd || tokens > 4) return Prefetch::kTwice;
-  if (tokens > 1) return Prefetch::kOnce;
-  return light ? Prefetch::kSparse : Prefetch::kTwice;
+  const bool fp8 = layout.planes == CodePlanes::kFloat && layout.chunk_bytes == 16;
+  const bool light =
+      layout.planes != CodePlanes::kNibbleCrumb && layout.planes != CodePlanes::kNibbleBit && !fp8;
+  return kAmd && light && tokens == 1 ? Prefetch::kSparse : Prefetch::kTwice;
 }
 
 MatmulJob MakeJob(const MatmulTask& task, Act act, const ActivationBlock& x,

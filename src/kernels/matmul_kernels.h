@@ -38,7 +38,6 @@ struct TokenRun {
 enum class Prefetch : uint8_t {
   kNone,    // they are in a cache
   kTwice,   // every line at two distances
-  kOnce,    // every line at one distance
   kSparse,  // about one line in four: the processor's own prefetcher does the rest
 };
 

@@ -3,8 +3,6 @@
 // What attention over sealed pages needs beside lanes.h.
 #include "kernels/simd/lanes.h"
 
-#define NIBBLE_UNROLL _Pragma("GCC unroll 16")
-
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 

@@ -7,6 +7,9 @@
 //   U8x64   codes of one step, [16 rows][4 depths]
 //   I32x16, F32x16   one number per row
 #define NIBBLE_INLINE static inline __attribute__((always_inline))
+// Every loop over an array of vectors must be unrolled, its initialisation too, or GCC keeps the
+// array in memory.
+#define NIBBLE_UNROLL _Pragma("GCC unroll 16")
 
 #if defined(__AVX512F__)
 #include "kernels/simd/lanes_avx512.h"

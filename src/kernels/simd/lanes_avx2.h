@@ -144,8 +144,16 @@ NIBBLE_INLINE I32x16 WidenI8(const uint8_t* p) {
 NIBBLE_INLINE I32x16 WidenU16(const uint8_t* p) {
   return {_mm256_cvtepu16_epi32(Load128(p)), _mm256_cvtepu16_epi32(Load128(p + 16))};
 }
+NIBBLE_INLINE F32x16 FromHalves(__m256i halves) {
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+          _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+}
 NIBBLE_INLINE F32x16 LoadF16(const uint8_t* p) {
   return {_mm256_cvtph_ps(Load128(p)), _mm256_cvtph_ps(Load128(p + 16))};
+}
+NIBBLE_INLINE F32x16 LoadE5M2(const uint8_t* p) { return FromHalves(HalvesOfE5M2(p)); }
+NIBBLE_INLINE F32x16 LoadE4M3(const uint8_t* p) {
+  return Mul(FromHalves(HalvesOfE4M3(p)), SplatF(256));
 }
 NIBBLE_INLINE I32x16 AsI32(U8x64 x) { return {x.a, x.b}; }
 
@@ -219,6 +227,9 @@ constexpr int kFusedLimit = 32;
 // tokens of the kernel that unpacks in registers, and how many tokens use that kernel.
 constexpr int kTilePanels = 1;
 constexpr int kFloatTileTokens = 4;
+// Of floats straight from the packed bytes: the most tokens of a multiply, and how many use it.
+constexpr int kFusedFloatTokens = 1;
+constexpr int kFusedFloatLimit = 4;
 
 }  // namespace
 }  // namespace nibble::NIBBLE_ISA_NS

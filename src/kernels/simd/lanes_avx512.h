@@ -77,8 +77,13 @@ NIBBLE_INLINE I32x16 WidenI8(const uint8_t* p) {
 NIBBLE_INLINE I32x16 WidenU16(const uint8_t* p) {
   return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+NIBBLE_INLINE F32x16 FromHalves(__m256i halves) { return {_mm512_cvtph_ps(halves)}; }
 NIBBLE_INLINE F32x16 LoadF16(const uint8_t* p) {
-  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  return FromHalves(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+NIBBLE_INLINE F32x16 LoadE5M2(const uint8_t* p) { return FromHalves(HalvesOfE5M2(p)); }
+NIBBLE_INLINE F32x16 LoadE4M3(const uint8_t* p) {
+  return Mul(FromHalves(HalvesOfE4M3(p)), SplatF(256));
 }
 NIBBLE_INLINE I32x16 AsI32(U8x64 a) { return {a.v}; }
 
@@ -133,6 +138,9 @@ constexpr int kTileTokens = 8;
 constexpr int kFusedTokens = 8;
 constexpr int kFusedLimit = 32;
 constexpr int kFloatTileTokens = 8;
+// Of floats straight from the packed bytes: the most tokens of a multiply, and how many use it.
+constexpr int kFusedFloatTokens = 4;
+constexpr int kFusedFloatLimit = 32;
 
 }  // namespace
 }  // namespace nibble::NIBBLE_ISA_NS

@@ -166,11 +166,31 @@ NIBBLE_INLINE I32x16 WidenI8(const uint8_t* p) {
   return {vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)),
           vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))};
 }
-NIBBLE_INLINE F32x16 LoadF16(const uint8_t* p) {
-  const float16x8_t low = vreinterpretq_f16_u8(vld1q_u8(p));
-  const float16x8_t high = vreinterpretq_f16_u8(vld1q_u8(p + 16));
+NIBBLE_INLINE F32x16 FromHalves(uint16x8_t first, uint16x8_t second) {
+  const float16x8_t low = vreinterpretq_f16_u16(first);
+  const float16x8_t high = vreinterpretq_f16_u16(second);
   return {vcvt_f32_f16(vget_low_f16(low)), vcvt_f32_f16(vget_high_f16(low)),
           vcvt_f32_f16(vget_low_f16(high)), vcvt_f32_f16(vget_high_f16(high))};
+}
+NIBBLE_INLINE F32x16 LoadF16(const uint8_t* p) {
+  return FromHalves(vreinterpretq_u16_u8(vld1q_u8(p)), vreinterpretq_u16_u8(vld1q_u8(p + 16)));
+}
+// lanes_x86.h tells how.
+NIBBLE_INLINE F32x16 LoadE5M2(const uint8_t* p) {
+  const uint8x16_t codes = vld1q_u8(p);
+  return FromHalves(vshlq_n_u16(vmovl_u8(vget_low_u8(codes)), 8),
+                    vshlq_n_u16(vmovl_u8(vget_high_u8(codes)), 8));
+}
+NIBBLE_INLINE uint16x8_t HalvesOfE4M3(int8x8_t codes) {
+  const uint16x8_t moved = vshlq_n_u16(vreinterpretq_u16_s16(vmovl_s8(codes)), 7);
+  const uint16x8_t most = vdupq_n_u16(0x3f80);
+  const uint16x8_t nan = vceqq_u16(vandq_u16(moved, most), most);
+  return vorrq_u16(vandq_u16(moved, vdupq_n_u16(0xbfff)), nan);
+}
+NIBBLE_INLINE F32x16 LoadE4M3(const uint8_t* p) {
+  const int8x16_t codes = vreinterpretq_s8_u8(vld1q_u8(p));
+  return Mul(FromHalves(HalvesOfE4M3(vget_low_s8(codes)), HalvesOfE4M3(vget_high_s8(codes))),
+             SplatF(256));
 }
 NIBBLE_INLINE I32x16 AsI32(U8x64 x) {
   return {vreinterpretq_s32_u8(x.a), vreinterpretq_s32_u8(x.b), vreinterpretq_s32_u8(x.c),
@@ -209,6 +229,9 @@ constexpr int kTileTokens = 4;
 constexpr int kFusedTokens = 4;
 constexpr int kFusedLimit = 8;
 constexpr int kFloatTileTokens = 4;
+// Of floats straight from the packed bytes: the most tokens of a multiply, and how many use it.
+constexpr int kFusedFloatTokens = 1;
+constexpr int kFusedFloatLimit = 4;
 
 }  // namespace
 }  // namespace nibble::NIBBLE_ISA_NS

@@ -6,11 +6,12 @@
 #include "kernels/panel_layout.h"
 #include "kernels/simd/finish.h"
 #include "kernels/simd/panel_unpack.h"
+#include "kernels/simd/pieces.h"
+#include "kernels/simd/weight_ahead.h"
 
-// act=f32: weights are decoded exactly to [depth][16 rows] in scratch, then multiplied with four
-// partial chains over the depth modulo 4, as the scalar twin fixes it.
-#define NIBBLE_UNROLL _Pragma("GCC unroll 16")
-
+// act=f32: four partial chains over the depth modulo 4, as the scalar twin fixes it. Weights are
+// decoded exactly to [depth][16 rows] in scratch and then multiplied; floats for few tokens go from
+// the packed bytes straight into the multiply.
 namespace nibble::NIBBLE_ISA_NS {
 namespace {
 
@@ -53,31 +54,13 @@ void DecodeBlockChunk(const uint8_t* chunk, float* out) {
   }
 }
 
-// FP8 by exact bit moves: E5M2 is the top of an f16; E4M3's exponent and mantissa moved into a
-// float are the value times 2^-120. Its NaN is 0x7f.
-NIBBLE_INLINE F32x16 FloatOfE4M3(const uint8_t* p) {
-  const I32x16 code = WidenU8(p);
-  const I32x16 magnitude = AndI(code, SplatI(0x7f));
-  const I32x16 sign = ShiftLeftI(AndI(code, SplatI(0x80)), 24);
-  const F32x16 value = Mul(BitsF(OrI(ShiftLeftI(magnitude, 20), sign)), SplatF(0x1p120f));
-  const I32x16 is_nan = SelectEqual(magnitude, SplatI(0x7f), SplatI(0x7fc00000), SplatI(0));
-  return BitsF(OrI(AsBits(value), is_nan));
-}
-
 template <Format F>
 NIBBLE_INLINE F32x16 LoadWeights16(const uint8_t* p) {
   if constexpr (F == Format::kF32) return LoadF(reinterpret_cast<const float*>(p));
   if constexpr (F == Format::kF16) return LoadF16(p);
   if constexpr (F == Format::kBF16) return BitsF(ShiftLeftI(WidenU16(p), 16));
-  if constexpr (F == Format::kF8E4M3) return FloatOfE4M3(p);
-  if constexpr (F == Format::kF8E5M2) {
-    alignas(64) uint8_t halves[32];
-    for (int i = 0; i < 16; ++i) {
-      halves[2 * i] = 0;
-      halves[2 * i + 1] = p[i];
-    }
-    return LoadF16(halves);
-  }
+  if constexpr (F == Format::kF8E4M3) return LoadE4M3(p);
+  if constexpr (F == Format::kF8E5M2) return LoadE5M2(p);
 }
 
 // out [depth][16]: `depth` depths from chunk `chunk` on.
@@ -151,6 +134,11 @@ void AddFloatTokens(const float* w, int depth, const float* x, ptrdiff_t x_strid
   for (; t + kMax <= count; t += kMax) {
     AddFloatTile<kMax>(w, depth, x + t * x_stride, x_stride, acc + t * kChains * 16);
   }
+  if constexpr (kMax > 4) {
+    for (; t + 4 <= count; t += 4) {
+      AddFloatTile<4>(w, depth, x + t * x_stride, x_stride, acc + t * kChains * 16);
+    }
+  }
   for (; t < count; ++t) AddFloatRow(w, depth, x + t * x_stride, acc + t * kChains * 16);
 }
 
@@ -161,11 +149,70 @@ inline void JoinChains(float* acc) {
   StoreF(acc, Add(low, high));
 }
 
+// acc [T][4 chains][16] = the product of one panel of floats and T tokens.
+template <Format F, int T>
+__attribute__((noinline)) void FusedFloatRows(const uint8_t* w, int depth, const float* x,
+                                              ptrdiff_t x_stride, Prefetch ahead, float* acc) {
+  constexpr int kBytes = PanelLayoutOf(F).chunk_bytes;  // of one depth
+  constexpr int kStep = 2 * kChains;
+  F32x16 sums[T * kChains];
+  NIBBLE_UNROLL for (int i = 0; i < T * kChains; ++i) sums[i] = ZeroF();
+  int k = 0;
+  for (; k + kStep <= depth; k += kStep) {
+    FetchAhead<kStep * kBytes>(w + k * kBytes, ahead);
+    NIBBLE_UNROLL for (int i = 0; i < kStep; ++i) {
+      const F32x16 weights = LoadWeights16<F>(w + (k + i) * kBytes);
+      NIBBLE_UNROLL for (int t = 0; t < T; ++t) {
+        F32x16& sum = sums[t * kChains + i % kChains];
+        sum = Fma(weights, SplatF(x[t * x_stride + k + i]), sum);
+      }
+    }
+  }
+  for (int c = 0; k < depth; ++k, ++c) {
+    const F32x16 weights = LoadWeights16<F>(w + k * kBytes);
+    NIBBLE_UNROLL for (int i = 0; i < T * kChains; ++i) {
+      if (i % kChains != c % kChains) continue;
+      sums[i] = Fma(weights, SplatF(x[i / kChains * x_stride + k]), sums[i]);
+    }
+  }
+  NIBBLE_UNROLL for (int i = 0; i < T * kChains; ++i) StoreF(acc + i * 16, sums[i]);
+}
+
+template <Format F>
+void FusedFloatPanels(const MatmulJob& job, int begin, int end) {
+  constexpr int kTokenFloats = kChains * 16;
+  alignas(64) float acc[kTokenTile * kTokenFloats];
+  for (int panel = begin; panel < end; ++panel) {
+    const uint8_t* weights = job.weights + static_cast<size_t>(panel) * job.panel_bytes;
+    Prefetch ahead = job.prefetch;
+    for (int i = 0; i < job.run_count; ++i) {
+      const TokenRun& run = job.runs[i];
+      const float* x = job.x + (run.tile * kTokenTile + run.first) * job.x_stride;
+      ForPieces<kFusedFloatTokens>(run.count, 0, [&]<int T>(int first) {
+        FusedFloatRows<F, T>(weights, job.cols, x + first * job.x_stride, job.x_stride, ahead,
+                             acc + first * kTokenFloats);
+        ahead = Prefetch::kNone;  // the panel is in the cache now
+      });
+      for (int t = 0; t < run.count; ++t) JoinChains(acc + t * kTokenFloats);
+      FinishPanel(job, panel, run, acc, kTokenFloats);
+    }
+  }
+}
+
 template <Format F>
 void F32Panels(const MatmulJob& job, int begin, int end) {
   constexpr PanelLayout kLayout = PanelLayoutOf(F);
   constexpr int kBlockRuns = kF32BlockTokens / kTokenTile;
   constexpr int kTokenFloats = kChains * 16;
+  if constexpr (kLayout.planes == CodePlanes::kFloat) {
+    // FP8 is not worth decoding again for each token.
+    constexpr bool kAgain = kFusedFloatTokens > 1 || kLayout.chunk_bytes > 16;
+    int tokens = 0;
+    for (int i = 0; i < job.run_count; ++i) tokens += job.runs[i].count;
+    if (tokens <= (kAgain ? kFusedFloatLimit : 1) && job.block_scale == nullptr) {
+      return FusedFloatPanels<F>(job, begin, end);
+    }
+  }
   alignas(64) float w[kF32SliceDepth * 16];
   alignas(64) float acc[kF32BlockTokens * kTokenFloats];
   for (int panel = begin; panel < end; ++panel) {

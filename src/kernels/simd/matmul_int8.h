@@ -7,6 +7,8 @@
 #include "kernels/simd/finish.h"
 #include "kernels/simd/int_dot.h"
 #include "kernels/simd/panel_unpack.h"
+#include "kernels/simd/pieces.h"
+#include "kernels/simd/weight_ahead.h"
 
 // Multiplies int8 activations by packed weights, one source for every instruction set. The order of
 // float operations per output is the scalar twin's (kernels/ref/matmul_ref.cc); integer dots are
@@ -14,9 +16,6 @@
 //   fused    few tokens: codes go from the packed bytes through registers into the dot
 //   scratch  many tokens: panels are unpacked to bytes and float scales once, then multiplied by
 //            tiles of tokens
-// Every loop over an array of vectors must be unrolled, its initialisation too, or GCC keeps the
-// array in memory.
-#define NIBBLE_UNROLL _Pragma("GCC unroll 16")
 
 #define NIBBLE_INLINE_MEMBER inline __attribute__((always_inline))
 
@@ -87,13 +86,6 @@ Tokens TokensOf(const QuantisedRows& q, const TokenRun& run, int first) {
   return out;
 }
 
-// Prefetch distances of the fused path: near into the first level, far into the second. One
-// distance alone reached 0.82 of the read bandwidth on Intel.
-constexpr int kPrefetchNear = 8 << 10;
-constexpr int kPrefetchFar = 40 << 10;
-// Of the other forms, into the second level.
-constexpr int kPrefetchOnly = 8 << 10;
-
 // Weights straight from the chunks of one panel.
 template <Format F>
 struct FusedWeights {
@@ -111,26 +103,7 @@ struct FusedWeights {
   NIBBLE_INLINE_MEMBER void Ahead(int g) const {
     constexpr int kGroups = kLayout.block / 32;
     constexpr int kShare = kLayout.chunk_bytes / kGroups;
-    const uint8_t* at = codes + g * kShare;
-    switch (prefetch) {
-      case Prefetch::kNone:
-        break;
-      case Prefetch::kTwice:
-        NIBBLE_UNROLL for (int i = 0; i < kShare; i += 64) {
-          __builtin_prefetch(at + kPrefetchNear + i, 0, 3);
-          __builtin_prefetch(at + kPrefetchFar + i, 0, 2);
-        }
-        break;
-      case Prefetch::kOnce:
-        NIBBLE_UNROLL for (int i = 0; i < kShare; i += 64) {
-          __builtin_prefetch(at + kPrefetchOnly + i, 0, 2);
-        }
-        break;
-      case Prefetch::kSparse:
-        NIBBLE_UNROLL for (int i = 0; i < kShare; i += 256) {
-          __builtin_prefetch(at + kPrefetchOnly + i, 0, 2);
-        }
-    }
+    FetchAhead<kShare>(codes + g * kShare, prefetch);
   }
   // Step s of the chunk's 32 depths number g.
   __attribute__((always_inline)) U8x64 Step(int g, int s, int) const {
@@ -373,20 +346,6 @@ __attribute__((noinline)) void FusedPanel(const uint8_t* panel, int cols, Tokens
     }
   }
   NIBBLE_UNROLL for (int t = 0; t < T; ++t) StoreF(out + t * 16, acc[t]);
-}
-
-constexpr int NextPiece(int tokens) { return tokens == 5 ? 3 : (tokens + 1) / 2; }
-
-// Calls fn.template operator()<T>(first) for pieces of at most kMax tokens.
-template <int kMax, class Fn>
-void ForPieces(int count, int first, const Fn& fn) {
-  while (count - first >= kMax) {
-    fn.template operator()<kMax>(first);
-    first += kMax;
-  }
-  if constexpr (kMax > 1) {
-    if (first < count) ForPieces<NextPiece(kMax)>(count, first, fn);
-  }
 }
 
 template <Format F>
