@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from server_support import (BINARY, LONG, PATIENCE, SOURCE, Server, ServerTest, post_bytes,
+from server_support import (BINARY, LONG, PATIENCE, SANITIZED, SOURCE, Server, ServerTest, post_bytes,
                             read_all, wait_for, write_long_model)
 
 CONTRIB = SOURCE / "contrib"
@@ -68,6 +68,22 @@ class Files(unittest.TestCase):
         image = (CONTRIB / "docker/Dockerfile").read_text()
         for package in packages:
             self.assertRegex(image, rf"(?<!\S){re.escape(package)}(?!\S)")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer has libraries of its own")
+    def test_the_image_has_what_the_program_is_linked_to(self):
+        dpkg, readelf = need("dpkg-query"), need("readelf")
+        image = (CONTRIB / "docker/Dockerfile").read_text().split("FROM ")[-1]
+        dynamic = subprocess.run([readelf, "-d", BINARY], capture_output=True, text=True,
+                                 timeout=PATIENCE, check=True).stdout
+        libraries = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+        self.assertIn("libcurl.so.4", libraries)
+        for library in libraries:
+            if library.split(".")[0] in ("libc", "libm", "libstdc++", "libgcc_s", "libpthread") or \
+                    library.startswith("ld-linux"):
+                continue  # every Debian has them
+            owner = subprocess.run([dpkg, "-S", f"*-linux-gnu/{library}"], capture_output=True,
+                                   text=True, timeout=PATIENCE).stdout.split(":")[0]
+            self.assertRegex(image, rf"(?<!\S){re.escape(owner or library)}(?!\S)")
 
     def test_the_unit_is_one(self):
         analyze = need("systemd-analyze")
