@@ -247,6 +247,23 @@ ApiResult<void> CheckLengths(const OpenAiRequest& out, const Prompts& prompts, i
   return {};
 }
 
+// What the engine would find wrong with a later prompt when the first ones are on their way
+// already.
+Status CheckEach(const Prompts& prompts, int vocabulary) {
+  if (prompts.ids.size() < 2) return {};
+  for (size_t i = 0; i < prompts.ids.size(); ++i) {
+    if (prompts.ids[i].empty()) {
+      return BadInput("'prompt': number {} is empty: at least one token is needed", i);
+    }
+    for (const TokenId id : prompts.ids[i]) {
+      if (id.value() >= 0 && id.value() < vocabulary) continue;
+      return BadInput("'prompt': number {} has token {}, expected ids from 0 to {}", i, id.value(),
+                      vocabulary - 1);
+    }
+  }
+  return {};
+}
+
 Status CheckEcho(const OpenAiRequest& out) {
   if (!out.echo) return {};
   const Request& request = out.request;
@@ -304,6 +321,9 @@ ApiResult<OpenAiRequest> ReadOpenAiRequest(Endpoint endpoint, JsonValue body,
   auto prompts = endpoint == Endpoint::kChatCompletions ? ReadMessages(body, context, *out)
                                                         : ReadPrompts(body, context);
   if (!prompts) return std::unexpected(ApiErrorOf(prompts.error()));
+  if (const auto each = CheckEach(*prompts, context.tokenizer->vocab_size()); !each) {
+    return std::unexpected(ApiErrorOf(each.error()));
+  }
   if (const auto fits = CheckLengths(*out, *prompts, context.limits.max_context); !fits) {
     return std::unexpected(fits.error());
   }

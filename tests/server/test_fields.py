@@ -6,7 +6,7 @@ import math
 import time
 import unittest
 
-from server_support import TEMPLATE, ServerTest
+from server_support import TEMPLATE, ServerTest, wait_for
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 LEAST = {CHAT: {"messages": [{"role": "user", "content": "a"}]}, COMPLETIONS: {"prompt": "a"},
@@ -19,7 +19,8 @@ INSTEAD_OF = {"/tokenize": {"prompt": "content"}}
 VALUES = """true false 0 1 -1 2 -2 17 0.5 -0.5 1.5 1e2 101 -101 21 2147483647 2147483648 -2147483649
 9223372036854775807 9223372036854775808 -9223372036854775809 1e19 1e308 -1e308 1e-320 -0.0
 99999999999999999999999999 "" "a" "1" "text" "none" "auto" "true" "null" "\\u0000" "\\ud83d\\ude00"
-[] [null] [1] [-1] [""] ["a"] [[]] [[1]] [[""]] [{}] [true] [0.5] [1,"a"] ["a",1] [2147483648] [[1],[]]
+[] [null] [1] [-1] [""] ["a"] [[]] [[1]] [[""]] [{}] [true] [0.5] [1,"a"] ["a",1] [2147483648]
+[[1],[]] [[1],[70000]] [[1],[-1]] ["a",""]
 [70000] {} {"a":1} {"1":"a"} {"1":null} {"1":[]} {"1":true} {"-1":1} {"70000":1} {"1.0":1} {"":1}
 {"type":"text"} {"type":"json_object"} {"type":5} {"type":null} {"include_usage":5}
 {"include_usage":"yes"} {"include_usage":[]} {"a":{"a":{"a":[]}}} """.split()
@@ -104,7 +105,8 @@ class Fields(ServerTest):
         """A request with one member given as text."""
         without = (member, INSTEAD_OF.get(path, {}).get(member))
         rest = {k: v for k, v in (LEAST[path] | NEEDS.get(member, {})).items() if k not in without}
-        body = json.dumps(rest)[:-1] + (", " if rest else "") + json.dumps(member) + ": " + text + "}"
+        body = (json.dumps(rest)[:-1] + (", " if rest else "") + json.dumps(member) + ": " + text +
+                "}")
         connection.request("POST", path, body)
         start = time.perf_counter()
         answer = connection.getresponse()
@@ -113,6 +115,7 @@ class Fields(ServerTest):
         return answer.status, data
 
     def test_wrong_values_are_refused_by_name_and_cost_no_step(self):
+        wait_for(self.server.idle, "the end of the other test's answers")
         before = self.server.status()["engine"]["steps"]
         connection = self.server.connect()
         self.slowest = 0
