@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "base/sha256_block.h"
+
 namespace nibble {
 namespace {
 
@@ -22,6 +26,19 @@ TEST(Sha256, SplitUpdatesGiveTheSameDigest) {
     hash.Update(std::string_view(text).substr(0, cut));
     hash.Update(std::string_view(text).substr(cut));
     EXPECT_EQ(hash.HexDigest(), Sha256Hex(text)) << cut;
+  }
+}
+
+TEST(Sha256, InstructionsDoWhatPortableCodeDoes) {
+  if (!HasShaInstructions()) GTEST_SKIP() << "skipped: no such instructions here";
+  uint32_t a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  uint32_t b[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::array<std::byte, 64> block{};
+  for (uint32_t round = 0; round < 1000; ++round) {
+    for (size_t i = 0; i < block.size(); ++i) block[i] = std::byte((a[i % 8] >> i % 24) & 0xffu);
+    Sha256BlockPortable(a, block.data());
+    Sha256BlockByInstructions(b, block.data());
+    ASSERT_TRUE(std::ranges::equal(a, b)) << round;
   }
 }
 
