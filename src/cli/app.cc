@@ -102,6 +102,7 @@ int RunAction(const std::function<Status()>& action) {
 
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files' sizes is told as a full disk is
   // Line editing needs to know that the terminal speaks UTF-8; numbers stay as in C.
   if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
     std::setlocale(LC_CTYPE, "C.UTF-8");

@@ -8,6 +8,7 @@
 #include "cli/quantize_budget.h"
 #include "cli/quantize_job.h"
 #include "eval/builtin_text.h"
+#include "quantize/encode_tensor.h"
 #include "quantize/gguf_target.h"
 #include "quantize/gguf_tokenizer.h"
 
@@ -76,6 +77,12 @@ Status EncodeRest(const QuantizeJob& job, const std::vector<TensorChoice>& choic
 // All tensors of the new file, with an importance matrix where one is asked for.
 Result<TensorStore> MakePlain(const QuantizeJob& job, const std::vector<TensorChoice>& choices,
                               MadeModel& made) {
+  if (!job.own.importance.calib.empty()) {
+    for (const TensorChoice& choice : choices) {
+      if (choice.view.tensor == nullptr) continue;
+      NIBBLE_RETURN_IF_ERROR(CheckFiniteWeights(choice.view, job.pool));
+    }
+  }
   NIBBLE_TRY(const auto importance, ImportanceFor(job, choices));
   std::string more = BudgetKey(job, choices);
   if (importance) {

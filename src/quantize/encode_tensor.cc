@@ -42,6 +42,16 @@ void AddTo(EncodeLoss& total, const EncodeLoss& part) {
   total.weights += part.weights;
 }
 
+constexpr uint64_t kNone = UINT64_MAX;  // no row
+
+std::unexpected<Error> NameBadRow(const TensorView& tensor, uint64_t row) {
+  std::vector<float> values(static_cast<size_t>(tensor.cols()));
+  tensor.ReadRow(row, values.data());
+  const size_t col = FirstBad(values);
+  return BadInput("'{}' row {} column {}: expected a finite weight, found {}", tensor.name, row,
+                  col, values[col]);
+}
+
 void NoteLower(std::atomic<uint64_t>& least, uint64_t value) {
   uint64_t seen = least.load();
   while (value < seen && !least.compare_exchange_weak(seen, value)) {
@@ -91,7 +101,6 @@ Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to
   std::vector<std::byte> encoded(chunk * to_bytes);
   std::vector<EncodeLoss> losses(chunk);  // by row: the sum does not depend on the threads
   EncodeLoss total;
-  constexpr uint64_t kNone = UINT64_MAX;
   std::atomic<uint64_t> bad_row = kNone;
   for (uint64_t first = 0; first < rows; first += chunk) {
     const uint64_t count = std::min(chunk, rows - first);
@@ -112,18 +121,25 @@ Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to
         encode_row(static_cast<size_t>(r), work[static_cast<size_t>(thread)]);
       }
     });
-    if (const uint64_t row = bad_row.load(); row != kNone) {
-      std::vector<float> values(cols);
-      tensor.ReadRow(row, values.data());
-      const size_t col = FirstBad(values);
-      return BadInput("'{}' row {} column {}: expected a finite weight, found {}", tensor.name, row,
-                      col, values[col]);
-    }
+    if (const uint64_t row = bad_row.load(); row != kNone) return NameBadRow(tensor, row);
     for (size_t r = 0; r < count; ++r) AddTo(total, losses[r]);
     NIBBLE_RETURN_IF_ERROR(append(std::span(encoded).first(count * to_bytes)));
     progress(count * cols);
   }
   return total;
+}
+
+Status CheckFiniteWeights(const TensorView& tensor, ThreadPool& pool) {
+  std::atomic<uint64_t> bad_row = kNone;
+  pool.ParallelFor(static_cast<int64_t>(tensor.rows()), 64, [&](int64_t begin, int64_t end, int) {
+    std::vector<float> values(static_cast<size_t>(tensor.cols()));
+    for (auto r = static_cast<uint64_t>(begin); r < static_cast<uint64_t>(end); ++r) {
+      tensor.ReadRow(r, values.data());
+      if (FirstBad(values) != values.size()) NoteLower(bad_row, r);
+    }
+  });
+  if (const uint64_t row = bad_row.load(); row != kNone) return NameBadRow(tensor, row);
+  return {};
 }
 
 }  // namespace nibble

@@ -45,4 +45,8 @@ Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to
                                 const AppendBytes& append,
                                 const std::function<void(uint64_t weights)>& progress);
 
+// Error: a weight that is NaN or infinite (tensor, row and column). For what computes with a model
+// before any tensor is encoded: behind it only sums would be left that tell of no weight.
+Status CheckFiniteWeights(const TensorView& tensor, ThreadPool& pool);
+
 }  // namespace nibble

@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import resource
-import signal
 import struct
 import subprocess
 import tempfile
@@ -154,12 +153,11 @@ class Quantize(CliTest):
 
     def test_a_full_disk_keeps_what_is_finished(self):
         def limit():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
         self.out.write_text("old")
         command = [BINARY, "quantize", str(shared(STORIES)), str(self.out), "--to", "q8_0",
                    "--no-quality", "--force"]
-        full = subprocess.run(command, preexec_fn=limit, restore_signals=False,
+        full = subprocess.run(command, preexec_fn=limit,
                               capture_output=True, text=True, timeout=240)
         self.assertEqual(full.returncode, 1, full.stderr)
         self.assertIn("finished tensors are kept", full.stderr)
@@ -485,9 +483,9 @@ class Methods(CliTest):
         at = 8 + size + head[name]["data_offsets"][0] + 4 * (3 * head[name]["shape"][1] + 7)
         data[at:at + 4] = struct.pack("<f", float("nan"))
         (self.folder / "model.safetensors").write_bytes(data)
-        for method in ("gptq", "kquant"):
+        for method, more in (("gptq", ()), ("kquant", ()), ("kquant", ("--calib", self.calib))):
             self.assert_refused(nibble("quantize", self.folder, self.out, "--to", "q4_0",
-                                       "--no-quality", "--method", method), "blk.2.ffn_up"
+                                       "--no-quality", "--method", method, *more), "blk.2.ffn_up"
                                 if method == "kquant" else name, "row 7", "column 3", "nan")
 
 
