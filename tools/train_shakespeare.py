@@ -8,7 +8,7 @@ this script is only needed to make another one:
     python tools/train_shakespeare.py
     python tools/train_shakespeare.py --goldens-only     # from the committed weights
 
---width 256 --out FOLDER --goldens FOLDER trains one whose linears k-quants' blocks divide (docs/quality.md).
+--width 256 --out FOLDER --goldens FOLDER trains one whose linears k-quants' blocks divide.
 """
 
 import argparse
