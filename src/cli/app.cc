@@ -137,6 +137,7 @@ int Main(int argc, char** argv) {
   AddBenchCommand(context);
   AddPlanCommand(context);
   AddCalibrateCommand(context);
+  AddSimulateCommand(context);
   AddInspectCommand(context);
   AddTokenizeCommand(context);
   AddPullCommand(context);

@@ -21,6 +21,7 @@ void AddEvalCommand(const CommandContext& context);
 void AddBenchCommand(const CommandContext& context);
 void AddPlanCommand(const CommandContext& context);
 void AddCalibrateCommand(const CommandContext& context);
+void AddSimulateCommand(const CommandContext& context);
 void AddInspectCommand(const CommandContext& context);
 void AddTokenizeCommand(const CommandContext& context);
 void AddPullCommand(const CommandContext& context);

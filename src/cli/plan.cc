@@ -9,6 +9,7 @@
 #include "cli/here_device.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
+#include "cli/plan_sources.h"
 #include "cli/session.h"
 #include "cost/plan_html.h"
 #include "cost/plan_json.h"
@@ -38,7 +39,8 @@ bool IsTableName(const std::string& name, const std::vector<std::string_view>& n
   return std::ranges::find(names, name) != names.end();
 }
 
-// A name of the table, else SPEC.json, else a model on disk by path or name.
+}  // namespace
+
 Result<ModelShape> FindShape(const GlobalFlags& flags, const std::string& name) {
   namespace fs = std::filesystem;
   const std::vector<std::string_view> names = ModelShapeNames();
@@ -72,7 +74,18 @@ Result<DeviceShape> FindDevice(const GlobalFlags& flags, const std::string& name
   return device;
 }
 
-// --kv with the sides that --kv-k and --kv-v set: "int8" and --kv-v kivi2 as "int8/kivi2".
+PlanSources FlagSources(const GlobalFlags& flags) {
+  PlanSources sources;
+  sources.model = [&flags](const std::string& name) { return FindShape(flags, name); };
+  sources.device = [&flags](const std::string& name) { return FindDevice(flags, name); };
+  sources.label = [](std::string_view argument) {
+    std::string flag = "--" + std::string(argument);
+    std::ranges::replace(flag, '_', '-');
+    return flag;
+  };
+  return sources;
+}
+
 std::string PlanKvList(const GlobalFlags& flags) {
   if (flags.kv_k.empty() && flags.kv_v.empty()) return flags.kv;
   std::string list;
@@ -89,6 +102,8 @@ std::string PlanKvList(const GlobalFlags& flags) {
   return list;
 }
 
+namespace {
+
 Result<Plan> MakePlanOf(const GlobalFlags& flags, const PlanFlags& own) {
   if (own.nominal && own.true_bytes) {
     return BadInput("expected --nominal or --true, found both");
@@ -99,14 +114,7 @@ Result<Plan> MakePlanOf(const GlobalFlags& flags, const PlanFlags& own) {
   if (own.nominal) arguments.counting = "nominal";
   if (own.true_bytes) arguments.counting = "true";
   arguments.weight_only = act == Act::kF32;
-  PlanSources sources;
-  sources.model = [&](const std::string& name) { return FindShape(flags, name); };
-  sources.device = [&](const std::string& name) { return FindDevice(flags, name); };
-  sources.label = [](std::string_view argument) {
-    std::string flag = "--" + std::string(argument);
-    std::ranges::replace(flag, '_', '-');
-    return flag;
-  };
+  const PlanSources sources = FlagSources(flags);
   NIBBLE_TRY(PlanRequest request, ReadPlanRequest(arguments, sources));
   for (KvChoice& choice : request.kv) choice.formats.skip_layers = flags.kv_skip_layers;
   return MakePlan(std::move(request), sources);

@@ -7,6 +7,19 @@
 #include "cost/step_predictor.h"
 
 namespace nibble {
+namespace {
+
+// Positions that the queries at first … first + rows - 1 see, each through a window.
+double KeysSeen(int window, int first, int rows) {
+  const double n = rows;
+  const double all = n * first + n * (n + 1) / 2;
+  if (window == 0) return all;
+  // Queries before position window - 1 see less than a window.
+  const double growing = std::clamp(window - 1 - first, 0, rows);
+  return growing * first + growing * (growing + 1) / 2 + (n - growing) * window;
+}
+
+}  // namespace
 
 double ExpertsRead(int experts, int per_token, int batch) {
   if (experts == 0) return 0;
@@ -43,12 +56,14 @@ Result<CostModel> CostModel::Create(const Setup& setup, const WeightFormat& weig
     const Bytes bytes = BytesOf(group, weights, setup.counting);
     model.stored_ += bytes;
     const Flops flops(2 * group.weights);
-    if (group.use == WeightUse::kEveryStep) model.every_step_ += bytes;
-    if (group.use == WeightUse::kEveryStep) model.dense_flops_ += flops;
+    const bool output = group.place.role == TensorRole::kOutput;
+    if (group.use == WeightUse::kEveryStep) {
+      (output ? model.output_ : model.every_step_) += bytes;
+      (output ? model.output_flops_ : model.dense_flops_) += flops;
+    }
     if (group.use == WeightUse::kExpert) model.experts_ += bytes;
     if (group.use == WeightUse::kExpert) model.expert_flops_ += flops;
-    const bool table =
-        group.use == WeightUse::kLookup || (group.place.role == TensorRole::kOutput && !table_row);
+    const bool table = group.use == WeightUse::kLookup || (output && !table_row);
     if (table && group.weights > 0) {
       table_row = bytes * (shape.config.width / group.weights);
     }
@@ -59,7 +74,14 @@ Result<CostModel> CostModel::Create(const Setup& setup, const WeightFormat& weig
   model.experts_count_ = shape.experts;
   model.experts_per_token_ = shape.experts_per_token;
   model.attention_per_key_ = shape.attention_per_key;
-  for (const LayerConfig& layer : shape.config.layers) model.windows_.push_back(layer.window);
+  for (const LayerConfig& layer : shape.config.layers) {
+    const auto same = std::ranges::find(model.layers_, layer.window, &Layers::window);
+    Layers& of = same != model.layers_.end()
+                     ? *same
+                     : model.layers_.emplace_back(Layers{.window = layer.window, .count = 0});
+    ++of.count;
+    ++model.layer_count_;
+  }
   model.hidden_row_ = Bytes(2.0 * shape.config.width);
   if (setup.device.calibration && setup.counting == Counting::kTrue) {
     NIBBLE_TRY(StepPredictor predictor,
@@ -73,31 +95,22 @@ Result<CostModel> CostModel::Create(const Setup& setup, const WeightFormat& weig
   return model;
 }
 
+void CostModel::AddRows(StepWork& work, int first, int rows, bool logits) const {
+  work.rows += rows;
+  work.logit_rows += logits ? 1 : 0;
+  work.kv += kv_.ReadBy(first, rows) * kv_copies_;
+  for (const Layers& layers : layers_) {
+    work.keys += layers.count * KeysSeen(layers.window, first, rows);
+  }
+}
+
 DecodeCost CostModel::Decode(const DecodePoint& point) const {
-  const double batch = point.batch;
-  const double chosen =
-      experts_count_ == 0 ? 0 : static_cast<double>(experts_per_token_) / experts_count_;
-  DecodeCost cost;
-  cost.weights = every_step_ + embedding_row_ * batch +
-                 experts_ * ExpertsRead(experts_count_, experts_per_token_, point.batch);
-  cost.kv = kv_.Read(point.context) * (batch * kv_copies_);
-  double keys = 0;
-  for (const int window : windows_) {
-    keys += window == 0 ? point.context + 1 : std::min(point.context + 1, window);
-  }
-  cost.flops = (dense_flops_ + expert_flops_ * chosen + attention_per_key_ * keys) * batch;
-  cost.memory_time = cost.bytes() / devices_ / device_.Bandwidth();
-  cost.compute_time = cost.flops / devices_ / peak_;
-  if (devices_ > 1) {
-    // Two all-reduces a layer; a ring sends 2 (N − 1) / N of the data over each link.
-    const Bytes sent = hidden_row_ * (batch * 2 * (devices_ - 1) / devices_);
-    cost.communication_time =
-        (sent / device_.link + device_.link_latency) * (2.0 * static_cast<double>(windows_.size()));
-  }
-  cost.overhead = device_.overhead;
-  cost.bound = cost.compute_time > cost.memory_time ? Bound::kCompute : Bound::kMemory;
-  cost.step =
-      std::max(cost.memory_time, cost.compute_time) + cost.communication_time + cost.overhead;
+  StepWork one;
+  AddRows(one, point.context, 1, true);
+  DecodeCost cost = Step({.rows = point.batch,
+                          .logit_rows = point.batch,
+                          .kv = one.kv * point.batch,
+                          .keys = one.keys * point.batch});
   if (calibrated_) {
     const StepSequence all{.first = point.context, .count = point.batch};
     const StepCost step = calibrated_->Predict({&all, 1});
@@ -107,6 +120,39 @@ DecodeCost CostModel::Decode(const DecodePoint& point) const {
     cost.bound = cost.compute_time > cost.memory_time ? Bound::kCompute : Bound::kMemory;
     cost.step = step.total();
   }
+  return cost;
+}
+
+Seconds CostModel::StepTime(std::span<const StepSequence> sequences) const {
+  if (calibrated_) return calibrated_->Predict(sequences).total();
+  StepWork work;
+  for (const StepSequence& one : sequences) {
+    for (int i = 0; i < one.count; ++i) AddRows(work, one.first, one.rows, one.logit_rows > 0);
+  }
+  return Step(work).step;
+}
+
+DecodeCost CostModel::Step(const StepWork& work) const {
+  const double rows = work.rows;
+  const double chosen =
+      experts_count_ == 0 ? 0 : static_cast<double>(experts_per_token_) / experts_count_;
+  DecodeCost cost;
+  cost.weights = every_step_ + output_ * (work.logit_rows > 0 ? 1 : 0) + embedding_row_ * rows +
+                 experts_ * ExpertsRead(experts_count_, experts_per_token_, work.rows);
+  cost.kv = work.kv;
+  cost.flops = (dense_flops_ + expert_flops_ * chosen) * rows + output_flops_ * work.logit_rows +
+               attention_per_key_ * work.keys;
+  cost.memory_time = cost.bytes() / devices_ / device_.Bandwidth();
+  cost.compute_time = cost.flops / devices_ / peak_;
+  if (devices_ > 1) {
+    // Two all-reduces a layer; a ring sends 2 (N − 1) / N of the data over each link.
+    const Bytes sent = hidden_row_ * (rows * 2 * (devices_ - 1) / devices_);
+    cost.communication_time = (sent / device_.link + device_.link_latency) * (2.0 * layer_count_);
+  }
+  cost.overhead = device_.overhead;
+  cost.bound = cost.compute_time > cost.memory_time ? Bound::kCompute : Bound::kMemory;
+  cost.step =
+      std::max(cost.memory_time, cost.compute_time) + cost.communication_time + cost.overhead;
   return cost;
 }
 

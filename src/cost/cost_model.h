@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "cost/device_shape.h"
 #include "cost/model_shape.h"
@@ -10,6 +11,7 @@
 namespace nibble {
 
 class StepPredictor;
+struct StepSequence;
 
 enum class Bound : uint8_t { kMemory, kCompute };
 
@@ -18,6 +20,14 @@ struct DecodePoint {
   int batch = 1;
   int context = 0;
   bool operator==(const DecodePoint&) const = default;
+};
+
+// Rows of any kind that one step computes: chunks of prompts beside answers.
+struct StepWork {
+  int rows = 0;
+  int logit_rows = 0;  // that the output matrix is multiplied by
+  Bytes kv = {};       // of the cache, of all sequences
+  double keys = 0;     // that all rows' queries multiply, in all layers
 };
 
 struct DecodeCost {
@@ -67,6 +77,13 @@ class CostModel {
                                   const KvChoice& kv);
 
   DecodeCost Decode(const DecodePoint& point) const;
+  // Adds consecutive tokens of one sequence from position `first` on: its rows read the cache
+  // together.
+  void AddRows(StepWork& work, int first, int rows, bool logits) const;
+  // A step of any rows, by the formula that Decode is a case of.
+  DecodeCost Step(const StepWork& work) const;
+  // Of any step, by the formula or, where the machine is calibrated, by its terms.
+  Seconds StepTime(std::span<const StepSequence> sequences) const;
   MemoryCost Memory(const DecodePoint& point) const;
 
   // Largest that fit in memory; 0: not even one.
@@ -74,6 +91,10 @@ class CostModel {
   std::optional<int> MaxContext(int batch) const;  // none: not even an empty one
   // Tokens of context in total at which the cache passes the weights that a step multiplies.
   std::optional<Tokens> Crossover(int batch) const;
+
+  const KvCost& kv() const { return kv_; }
+  double kv_copies() const { return kv_copies_; }
+  bool calibrated() const { return calibrated_ != nullptr; }
 
   static constexpr int kMostBatch = 1 << 20;
   static constexpr int kMostContext = 1 << 28;
@@ -87,17 +108,24 @@ class CostModel {
   double kv_copies_ = 1;
   FlopsPerSecond peak_;
   // Of the model in the weights' format.
-  Bytes every_step_;
+  Bytes every_step_;  // but for the output matrix
+  Bytes output_;
   Bytes experts_;
   Bytes embedding_row_;
   Bytes stored_;
-  Flops dense_flops_;   // per row
+  Flops dense_flops_;   // per row, but for the output matrix
+  Flops output_flops_;  // per row of logits
   Flops expert_flops_;  // per row
   int experts_count_ = 0;
   int experts_per_token_ = 0;
   Flops attention_per_key_;
-  std::vector<int> windows_;  // by layer; 0: none
-  Bytes hidden_row_;          // one sequence's activations, 16 bits: what devices exchange
+  struct Layers {
+    int window = 0;  // 0: none
+    double count = 0;
+  };
+  std::vector<Layers> layers_;  // by window
+  double layer_count_ = 0;
+  Bytes hidden_row_;  // one sequence's activations, 16 bits: what devices exchange
   std::shared_ptr<const StepPredictor> calibrated_;  // or none
 };
 

@@ -123,6 +123,18 @@ Bytes KvCost::Read(int context) const {
   return Held(context + 1);
 }
 
+Bytes KvCost::ReadBy(int first, int rows) const {
+  const int last = first + rows;
+  Bytes sum = Read(last - 1);
+  if (rows == 1) return sum;
+  for (const Layers& one : layers_) {
+    if (one.window == 0) continue;
+    // The last row sees a window; those before it see as many more as they are.
+    sum += one.per_token * (std::min(last, one.window + rows - 1) - std::min(last, one.window));
+  }
+  return sum;
+}
+
 Bytes KvCost::Held(int tokens) const {
   if (counting_ == Counting::kTrue) {
     return Bytes(static_cast<double>(KvBytesHeld(groups_, tokens)));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,8 +51,12 @@ class KvCost {
   Bytes PerToken() const { return per_token_; }
   // What a step reads for a new token behind `context` others, itself included.
   Bytes Read(int context) const;
+  // What a step reads for `rows` new tokens behind `first` others, themselves included: what one
+  // of them sees is read once.
+  Bytes ReadBy(int first, int rows) const;
   // What a sequence of so many tokens keeps.
   Bytes Held(int tokens) const;
+  std::span<const KvGroup> groups() const { return groups_; }
   // Tokens of context over all sequences at which what they read passes `weights`: with b sequences
   // of n each, the b·n where b times the bytes of n tokens equals them. None: a window ends their
   // growth before.

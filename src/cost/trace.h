@@ -25,6 +25,17 @@ inline constexpr std::string_view kTraceFormatNames[] = {"azure",    "vidur", "s
                                                          "mooncake", "jsonl", "nibble"};
 std::string_view TraceFormatName(TraceFormat format);
 
+// What a log of our own server says beside lengths and times, so that a simulation can follow it.
+struct ServedFacts {
+  int priority = 0;
+  int max_tokens = -1;            // that the request asked for; none: until the context was full
+  int64_t order = -1;             // among all requests, as the scheduler got them; none: -1
+  int64_t queued_step = -1;       // steps before it was queued; none: -1
+  int64_t ended_step = -1;        // steps before it had ended; none: -1
+  bool cancelled = false;         // behind ended_step
+  std::vector<int> choices = {};  // lengths of its answers, where there are several
+};
+
 struct TraceRequest {
   double arrival_s = 0;
   int input_tokens = 0;   // 0 … kMostTraceTokens
@@ -33,6 +44,7 @@ struct TraceRequest {
   // alike. Tokens behind the last name are the request's own.
   std::vector<int64_t> blocks = {};
   int block_tokens = 512;
+  std::optional<ServedFacts> served = {};  // kNibble only
 };
 
 inline constexpr int kMostTraceTokens = 1 << 24;

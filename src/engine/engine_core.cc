@@ -94,7 +94,8 @@ void EngineCore::Start(RequestId id, const std::shared_ptr<const AcceptedRequest
   }
   for (int choice = 0; choice < accepted->choices; ++choice) {
     const RequestId sequence{next_sequence_++};
-    Generation generation({id, choice, submitted_s}, accepted, target, tokenizer_);
+    Generation generation({id, choice, submitted_s, scheduler_.counters().steps}, accepted, target,
+                          tokenizer_);
     const Status added = scheduler_.Add(
         {.id = sequence,
          .priority = accepted->request.priority,
@@ -257,6 +258,7 @@ void EngineCore::End(RequestId sequence, FinishReason reason, std::optional<Erro
   // The last event is sent when nothing of the request is left.
   Generation generation = std::move(found->second);
   generations_.erase(found);
+  generation.EndedAt(scheduler_.counters().steps);
   generation.Finish(reason, options_.clock(), std::move(error));
 }
 

@@ -40,6 +40,8 @@ Generation::Generation(const Start& start, std::shared_ptr<const AcceptedRequest
       stops_(request().stop),
       next_logit_position_(request().logits_from) {
   usage_.prompt_tokens = static_cast<int>(accepted_->prompt->size());
+  usage_.order = start.id.value();
+  usage_.queued_step = start.queued_step;
 }
 
 int Generation::logprobs() const {

@@ -34,6 +34,7 @@ class Generation {
     RequestId id;  // the caller's
     int choice = 0;
     double submitted_s = 0;
+    int64_t queued_step = 0;
   };
   Generation(const Start& start, std::shared_ptr<const AcceptedRequest> accepted,
              std::shared_ptr<EventSink> sink, const Tokenizer& tokenizer);
@@ -66,6 +67,7 @@ class Generation {
   // The next token: sends its event, and says why the answer ends, if it does.
   std::optional<FinishReason> Accept(const Drawn& drawn, double now);
 
+  void EndedAt(int64_t step) { usage_.ended_step = step; }
   // The last event.
   void Finish(FinishReason reason, double now, std::optional<Error> error = std::nullopt);
 

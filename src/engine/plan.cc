@@ -8,6 +8,7 @@
 #include "engine/sampler.h"
 #include "kv/page_book.h"
 #include "kv/storage/kv_storage.h"
+#include "kv/storage/pool_sizes.h"
 
 namespace nibble {
 namespace {
@@ -20,35 +21,10 @@ constexpr size_t kThreadBytes = size_t{128} << 10;
 // (49,152 tokens) and Gemma 3 (262,144).
 constexpr size_t kTokenBytes = 165;
 
-constexpr int kMostKvTokens = 1 << 28;
-
-std::vector<int> Column(std::span<const PoolSpec> pools, bool sealed) {
-  std::vector<int> pages;
-  for (const PoolSpec& pool : pools) {
-    const bool two = pool.open_pages > 0;
-    pages.push_back(sealed ? (two ? pool.pages : 0) : (two ? pool.open_pages : pool.pages));
-  }
-  return pages;
-}
-
-size_t KvBytesFor(std::span<const KvGroup> groups, int tokens, const EngineOptions& options) {
-  const std::vector<PoolSpec> pools = PoolsForTokens(groups, tokens, options);
-  return KvStorage::Bytes(groups, Column(pools, false), Column(pools, true));
-}
-
-// Most tokens (whole pages) whose pools take at most `bytes`; 0 when not even one page does.
-int TokensIn(std::span<const KvGroup> groups, size_t bytes, int most,
-             const EngineOptions& options) {
-  int low = 0, high = PagesFor(most);  // pages; low fits
-  while (low < high) {
-    const int middle = low + (high - low + 1) / 2;
-    if (KvBytesFor(groups, middle * kPageTokens, options) <= bytes) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low * kPageTokens;
+PoolLimits LimitsOf(const EngineOptions& options) {
+  return {.max_rows = options.max_rows,
+          .max_running = options.max_running,
+          .prefix_cache = options.prefix_cache};
 }
 
 size_t OpenBytes(const PlannedPools& pools) {
@@ -98,13 +74,14 @@ Result<int> KvTokens(const PlanInput& input, std::span<const KvGroup> groups, in
                      size_t without_kv) {
   const EngineOptions& options = input.options;
   if (options.kv_memory > 0) {
-    const int tokens = TokensIn(groups, options.kv_memory, kMostKvTokens, options);
+    const int tokens = TokensIn(groups, options.kv_memory, kMostKvTokens, LimitsOf(options));
     if (tokens > 0) return tokens;
     return BadInput("KV memory of {} holds no page: one of {} tokens takes {}",
-                    Text(options.kv_memory), kPageTokens, Text(KvBytesFor(groups, 1, options)));
+                    Text(options.kv_memory), kPageTokens,
+                    Text(KvBytesFor(groups, 1, LimitsOf(options))));
   }
   const size_t left = input.available > without_kv ? input.available - without_kv : 0;
-  const int half = TokensIn(groups, left / 2, kMostKvTokens, options);
+  const int half = TokensIn(groups, left / 2, kMostKvTokens, LimitsOf(options));
   // A context that was asked for is not shortened (the plan may not fit then); the model's own is.
   const int contexts =
       static_cast<int>(std::min<int64_t>(int64_t{context} * options.min_contexts, kMostKvTokens));
@@ -128,28 +105,11 @@ Status CheckOptions(const EngineOptions& options) {
 
 std::vector<PoolSpec> PoolsForTokens(std::span<const KvGroup> groups, int tokens,
                                      const EngineOptions& options) {
-  std::vector<PoolSpec> pools;
-  for (const KvGroup& group : groups) {
-    const int64_t unit = group.two_forms() ? group.unit_pages() : 1;
-    int64_t pages = PagesFor(tokens);
-    if (group.window > 0) {
-      const int64_t peak = PeakPages(group.window, tokens, options.max_rows) + unit - 1;
-      pages = std::min(pages, options.max_running * peak * (options.prefix_cache ? 2 : 1));
-    }
-    PoolSpec pool{.pages = static_cast<int>(pages), .window = group.window};
-    if (group.two_forms()) {
-      const int64_t open = options.max_running * unit + PagesFor(options.max_rows) + 1;
-      pool.unit_pages = static_cast<int>(unit);
-      pool.pages = static_cast<int>(RoundUp(pages, unit));
-      pool.open_pages = static_cast<int>(std::min(open, RoundUp<int64_t>(PagesFor(tokens), unit)));
-    }
-    pools.push_back(pool);
-  }
-  return pools;
+  return PoolsForTokens(groups, tokens, LimitsOf(options));
 }
 
-std::vector<int> PlannedPools::OpenPages() const { return Column(pools, false); }
-std::vector<int> PlannedPools::SealedPages() const { return Column(pools, true); }
+std::vector<int> PlannedPools::OpenPages() const { return OpenPagesOf(pools); }
+std::vector<int> PlannedPools::SealedPages() const { return SealedPagesOf(pools); }
 
 Result<PlannedPools> PlanPools(const PlanInput& input) {
   const ModelConfig& config = *input.config;
@@ -181,7 +141,7 @@ Result<PlannedPools> PlanPools(const PlanInput& input) {
     plan.kv_groups.push_back(DescribeGroup(out.groups[g], out.pools[g]));
   }
   const size_t left = input.available > without_kv ? input.available - without_kv : 0;
-  plan.fitting_context = std::min(context, TokensIn(out.groups, left, context, options));
+  plan.fitting_context = std::min(context, TokensIn(out.groups, left, context, LimitsOf(options)));
   return out;
 }
 

@@ -11,9 +11,7 @@ namespace nibble {
 // Names an option that is out of range.
 Status CheckOptions(const EngineOptions& options);
 
-// Pools of each group so that the global layers hold `tokens` tokens. A windowed group needs no
-// more than max_running sequences can hold at once, and with a prefix cache as much again for what
-// it keeps. Open pages, where they are others: a unit of each running sequence and a step's rows.
+// As kv/storage/pool_sizes.h, with the limits of these options.
 std::vector<PoolSpec> PoolsForTokens(std::span<const KvGroup> groups, int tokens,
                                      const EngineOptions& options);
 

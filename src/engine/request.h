@@ -114,6 +114,11 @@ struct Usage {
   double decode_weight_bytes = 0;
   double decode_kv_bytes = 0;
   int decode_steps = 0;
+  // For who follows the engine step by step: its place among all requests, steps before it was
+  // queued, and steps before it had ended, its own last one included.
+  uint64_t order = 0;
+  int64_t queued_step = 0;
+  int64_t ended_step = 0;
 };
 
 struct FinishEvent {

@@ -255,6 +255,9 @@ void GenerationJob::Trace(int prompt, const FinishEvent& event, double time_s) {
   TracedRequest& traced = own.traced;
   traced.longest = std::max(traced.longest, event.usage.generated_tokens);
   traced.generated += event.usage.generated_tokens;
+  traced.lengths.resize(static_cast<size_t>(std::max(request_.request.n, 1)));
+  traced.lengths[static_cast<size_t>(event.choice)] = event.usage.generated_tokens;
+  traced.ended_step = std::max(traced.ended_step, event.usage.ended_step);
   if (event.choice == 0) traced.usage = event.usage;
   if (--own.open > 0) return;
   host_.metrics->most_generation_tokens.Add(traced.longest);

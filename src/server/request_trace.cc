@@ -116,8 +116,11 @@ void RequestTrace::Write(const TracedRequest& r) {
       r.usage.cached_prompt_tokens, r.priority);
   if (r.max_tokens >= 0) line += fmt::format(R"(,"max_tokens":{})", r.max_tokens);
   if (r.choices > 1) {
-    line += fmt::format(R"(,"n":{},"all_output_toks":{})", r.choices, r.generated);
+    line += fmt::format(R"(,"n":{},"all_output_toks":{},"choices_toks":[{}])", r.choices,
+                        r.generated, fmt::join(r.lengths, ","));
   }
+  line += fmt::format(R"(,"queued_order":{},"queued_step":{},"ended_step":{})", r.usage.order,
+                      r.usage.queued_step, r.ended_step);
   line += fmt::format(R"(,"queue_s":{:.6f})", r.usage.queue_s);
   if (r.first_token_s >= 0) {
     line += fmt::format(R"(,"ttft_s":{:.6f})", r.first_token_s - r.received_s);

@@ -20,9 +20,11 @@ struct TracedRequest {
   int choices = 1;
   int max_tokens = -1;
   int priority = 0;
-  int longest = 0;  // tokens of its longest answer
+  int longest = 0;                // tokens of its longest answer
+  std::vector<int> lengths = {};  // of each of its answers
   int generated = 0;
-  Usage usage = {};  // of its first choice
+  Usage usage = {};        // of its first choice
+  int64_t ended_step = 0;  // of its last one
   std::string reason;
   std::vector<int64_t> blocks = {};  // as BlockHashes
 };

@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from server_support import BINARY, PATIENCE, Server, ServerTest, wait_for, write_long_model
@@ -164,6 +165,61 @@ class Traces(unittest.TestCase):
                               capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(done.returncode, 2)
         self.assertIn("line 1", done.stderr)
+
+    def simulate(self, *arguments):
+        return subprocess.run([BINARY, "simulate", "--json", "--quiet", *map(str, arguments)],
+                              capture_output=True, text=True, timeout=PATIENCE)
+
+    def test_a_simulation_plans_the_same_steps(self):
+        """Requests of all kinds at once, with too few pages: the scheduler that served them and the
+        one that simulates them make the same plans, step by step."""
+        server = Server(self.model, "--trace-log", self.folder / "d.log", "--trace-steps",
+                        self.folder / "d.steps", "-c", "512", "--kv-memory", "200KB",
+                        "--max-seqs", "4", "--max-batch-tokens", "96")
+        self.addCleanup(server.stop)
+        shared = "what many of these prompts begin with, in a hundred letters " * 2
+        texts = [shared + "and then", shared, "short", shared[::-1] + "x" * 90, "y" * 200]
+
+        def ask(i):
+            server.complete(texts[i % 5] + str(i % 7), max_tokens=5 + 37 * i % 150,
+                            ignore_eos=True, n=1 + (i % 8 == 3), priority=i % 3)
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(24)]
+        for thread in threads:
+            thread.start()
+        client = server.raw()
+        body = b'{"prompt": "ROMEO:", "max_tokens": 400, "ignore_eos":true}'
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                       % len(body) + body)
+        wait_for(lambda: server.status()["engine"]["running"] > 0, "running requests")
+        client.close()
+        for thread in threads:
+            thread.join()
+        wait_for(server.idle, "an idle engine")
+        self.assertEqual(server.stop(), 0)
+        steps = self.lines("d.steps")
+        done = self.simulate("--trace", self.folder / "d.log", "--check-steps",
+                             self.folder / "d.steps")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["steps_compared"], report["steps_different"]), (len(steps), 0))
+        self.assertGreater(report["preemptions"], 0)
+        self.assertEqual(report["preemptions"], sum(s["preempted"] for s in steps))
+        self.assertGreater(report["prefix_hit_tokens"], 0)
+        self.assertEqual(report["finished"], 24)
+
+        # A log in which one step is another one is told, and where.
+        changed = [dict(step) for step in steps]
+        changed[5]["rows"] += 1
+        (self.folder / "e.steps").write_text("".join(json.dumps(s) + "\n" for s in changed))
+        done = self.simulate("--trace", self.folder / "d.log", "--check-steps",
+                             self.folder / "e.steps")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("step 6, rows", done.stderr)
+        # By its own times the same log is simulated at the server's prices.
+        done = self.simulate("--trace", self.folder / "d.log")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("prices", json.loads(done.stdout)["source"])
 
     def test_files_that_cannot_be_written(self):
         done = subprocess.run([BINARY, "serve", str(self.model), "--port", "0", "--trace-log",
