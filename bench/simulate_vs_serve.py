@@ -62,7 +62,7 @@ class Server:
     def __init__(self, options, log):
         self.process = subprocess.Popen(
             [options.nibble, "serve", options.model, "--port", "0", "--trace-log", log,
-             *options.serve], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+             "--trace-steps", f"{log}.steps", *options.serve], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True)
         said = []
         for line in self.process.stderr:
@@ -165,6 +165,9 @@ def main():
             sys.exit(f"{len(failed)} requests failed: {failed[0].error}")
         _, served = read_log(log)
         predicted, report = simulated(options, log, folder)
+        steps = [json.loads(line) for line in open(f"{log}.steps", encoding="utf-8")]
+        took = sum(s["seconds"] for s in steps)
+        priced = sum(s["price_s"] for s in steps)
     print(f"{len(served)} requests at {options.rate}/s; {report['source']}\n")
     print(f"{'':<22}{'served':>12}{'simulated':>12}{'error':>9}{'bound':>8}")
     rows = []
@@ -181,8 +184,10 @@ def main():
         within = abs(error) <= bound
         kept &= within
         print(f"{name:<22}{a:>12.2f}{b:>12.2f}{error:>+8.1f}%{bound:>7}%{'' if within else '  *'}")
+    print(f"\n{len(steps)} steps took {took:.2f} s where their prices say {priced:.2f} s "
+          f"({100 * (priced / took - 1):+.1f}%)")
     ttft = mean([o.ttft for o in outcomes if o.ttft is not None])
-    print(f"\nbetween the server's clock and the client's: "
+    print(f"between the server's clock and the client's: "
           f"{1e3 * (ttft - mean([s['ttft'] for s in served])):.2f} ms of the mean TTFT")
     print("all within their bounds" if kept else "* outside of its bound")
     return 0 if kept else 1
