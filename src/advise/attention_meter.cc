@@ -96,7 +96,8 @@ class PageLoop {
   bool two_forms() const { return sealed_ != open_; }
   // Of one query: all but the newest page from memory.
   double BytesOf(int context) const {
-    return static_cast<double>(stride_) * (context / kPageTokens);  // NOLINT: whole pages
+    const int pages = context / kPageTokens;
+    return static_cast<double>(stride_) * pages;
   }
 
  private:
@@ -197,10 +198,10 @@ Status AttentionMeter::Measure(MeterBench& bench) {
 std::vector<AttentionRates> AttentionMeter::Rates(const Calibration& calibration,
                                                   const MachineState& usual,
                                                   std::span<const AttentionRates> open) const {
-  constexpr double kShortPages = kShortContext / kPageTokens;
-  constexpr double kLongPages = kLongContext / kPageTokens;
-  constexpr double kFarPages = kFarContext / kPageTokens;
-  constexpr double kFarSplits = (kFarContext / kPageTokens) / kSplitPages + 1;
+  constexpr int kShortPages = kShortContext / kPageTokens;
+  constexpr int kLongPages = kLongContext / kPageTokens;
+  constexpr int kFarPages = kFarContext / kPageTokens;
+  constexpr int kFarSplits = kFarPages / kSplitPages + 1;
   std::vector<AttentionRates> out;
   for (size_t i = 0; i < points_.size(); ++i) {
     const Point& point = points_[i];

@@ -132,7 +132,7 @@ Result<AttentionRates> Calibration::AttentionOf(KvFormat kv, bool integer, int h
                     TraitsOf(kv).name);
   }
   std::ranges::sort(same, {},
-                           [](const AttentionRates& r) { return std::array{r.head_dim, r.group}; });
+                    [](const AttentionRates& r) { return std::array{r.head_dim, r.group}; });
   for (size_t begin = 0; begin < same.size();) {
     size_t end = begin;
     while (end < same.size() && same[end].head_dim == same[begin].head_dim) ++end;

@@ -159,14 +159,20 @@ Result<Plan> MakePlan(PlanRequest request, const PlanSources& sources) {
   NIBBLE_TRY(const WeightFormat bf16, ParseWeightFormat("bf16"));
   NIBBLE_TRY(const KvChoice bf16_kv, ParseKvChoice("bf16"));
   const auto plain = Planner::ModelOf(request, bf16, bf16_kv);
-  if (!plain) return Within(sources.label("devices"), plain.error());
+  if (!plain) {
+    return Within(sources.label(request.devices > 1 ? "devices" : "device"), plain.error());
+  }
   Plan plan{.request = std::move(request), .rows = {}, .pairs = {}};
   const PlanRequest& asked = plan.request;
   const Planner planner(asked, *plain);
   for (const WeightFormat& weights : asked.weights) {
     for (const KvChoice& kv : asked.kv) {
       const auto model = Planner::ModelOf(asked, weights, kv);
-      if (!model) return Within(sources.label(weights.mix ? "kv" : "weights"), model.error());
+      if (!model) {
+        const bool calibrated = asked.device.calibration && asked.counting == Counting::kTrue;
+        const char* at = calibrated ? "device" : weights.mix ? "kv" : "weights";
+        return Within(sources.label(at), model.error());
+      }
       for (const int batch : asked.batches) {
         for (const int context : asked.contexts) {
           plan.rows.push_back(

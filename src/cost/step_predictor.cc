@@ -81,7 +81,8 @@ PageCounts PagesAt(int position, int window, int unit_pages) {
   PageCounts pages;
   pages.sealed = std::max(0, border - begin);
   pages.open = end - begin - pages.sealed;
-  pages.splits = (end - 1) / kSplit - begin / kSplit + 1;
+  const int splits = (end - 1) / kSplit - begin / kSplit + 1;
+  pages.splits = splits;
   return pages;
 }
 
@@ -237,7 +238,8 @@ void StepPredictor::AddSequence(const Layers& layers, const StepSequence& s, Sum
     sum.multiplies +=
         2 * (pages.sealed + pages.open) * kPageTokens * rows * blocks * config_.head_dim * kv_heads;
   };
-  add(kBlockRows, query_rows / kBlockRows);
+  const int whole_blocks = query_rows / kBlockRows;
+  add(kBlockRows, whole_blocks);
   add(query_rows % kBlockRows, 1);
   sum.most_splits = std::max(sum.most_splits, pages.splits);
   sum.bytes += KvBytes(layers, s) * s.count;
