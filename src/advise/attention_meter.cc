@@ -75,11 +75,7 @@ class PageLoop {
   // All queries once, each behind `context` positions.
   void Run(int context, bool near) {
     const int pages = context / kPageTokens + 1;
-    if (near) {
-      next_ = 0;
-    } else if (next_ + queries_ * pages > slots_) {
-      next_ = 0;
-    }
+    if (near || next_ + queries_ * pages > slots_) next_ = 0;
     PlacePages(next_, pages, near);
     if (!near) next_ += queries_ * pages;
     sequences_.clear();

@@ -55,11 +55,10 @@ double WriteSeconds(MeterBench& bench) {
                                 .sealed_offset = 0,
                                 .sealed = layout}});
   }
-  const std::vector<float> k = Numbers(size_t{kRows} * kWidth);
-  const std::vector<float> v = k;
+  const std::vector<float> both = Numbers(size_t{kRows} * kWidth);  // keys and values
   const auto view = [](const std::vector<float>& x) { return DenseView(x.data(), kRows, kWidth); };
-  return TypicalTime(bench, 1,
-                     [&] { WriteKv(bench.kernels(), bench.pool(), sequences, view(k), view(v)); });
+  return TypicalTime(
+      bench, 1, [&] { WriteKv(bench.kernels(), bench.pool(), sequences, view(both), view(both)); });
 }
 
 }  // namespace
@@ -86,10 +85,9 @@ Result<StepOverheads> MeasureRowCosts(MeterBench& bench) {
   out.gate_value_s = prepare([&](int row) {
     ApplyGate(kernels, Gate::kSilu, at(x, row), at(x, row), kWidth, at(y, row));
   });
-  std::vector<float> cos(kHeadDim / 2, std::sqrt(0.5F));
-  const std::vector<float> sin = cos;
-  const RopeTable table{.cos = DenseView<const float>(cos.data(), 1, kHeadDim / 2),
-                        .sin = DenseView<const float>(sin.data(), 1, kHeadDim / 2)};
+  const std::vector<float> eighth(kHeadDim / 2, std::sqrt(0.5F));  // cosine and sine of a turn
+  const RopeTable table{.cos = DenseView<const float>(eighth.data(), 1, kHeadDim / 2),
+                        .sin = DenseView<const float>(eighth.data(), 1, kHeadDim / 2)};
   std::vector<float> turned = x;
   const double rotate = TypicalTime(bench, 1.0 / kWidth, [&] {
     Rope(kernels, table, 0, kWidth / kHeadDim, std::span(turned).first(kWidth));
