@@ -25,7 +25,7 @@ using calibration_cases::kValidatedModels;
 using calibration_cases::kValidatedPoints;
 using calibration_cases::ValidatedPoint;
 
-constexpr int kSteps = 4;        // of the measured case
+constexpr int kCaseSteps = 4;    // of the measured case
 constexpr double kPiece = 0.01;  // seconds of it between two rounds of the limits' loops
 constexpr int kPieces = 5;       // that are wanted of a row
 constexpr int kMostPieces = 15;
@@ -117,7 +117,7 @@ class Validating {
                            ValidationRow& row) {
     NIBBLE_TRY(const KvChoice kv, ParseKvChoice(row.kv));
     const BenchCase test{
-        .test = BenchTest::kGenerate, .gen = kSteps, .batch = row.batch, .depth = row.context};
+        .test = BenchTest::kGenerate, .gen = kCaseSteps, .batch = row.batch, .depth = row.context};
     NIBBLE_TRY(const std::vector<KvGroup> groups, MakeKvGroups(decoder.config(), kv.formats));
     const double room = static_cast<double>(ReadTopology().memory_available) / 2;
     if (test.TokensPerSequence() > decoder.max_context()) return false;
@@ -134,7 +134,7 @@ class Validating {
     for (int tried = 0; tried < kMostPieces && pieces < kPieces; ++tried) {
       // Whole rounds of the case, so that every piece has the same contexts.
       BenchWork piece = bench.RunPiece(0);
-      while (piece.steps % kSteps != 0 || piece.seconds < kPiece) {
+      while (piece.steps % kCaseSteps != 0 || piece.seconds < kPiece) {
         const BenchWork more = bench.RunPiece(0);
         piece.seconds += more.seconds;
         piece.steps += more.steps;
@@ -169,11 +169,11 @@ class Validating {
                                       .weights = own,
                                       .kv = kv}));
     double sum = 0;
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kCaseSteps; ++step) {
       const StepSequence all{.first = row.context + step, .count = row.batch};
       sum += predictor.Predict({&all, 1}).total().value;
     }
-    return sum / kSteps;
+    return sum / kCaseSteps;
   }
 
   ThreadPool& pool_;
