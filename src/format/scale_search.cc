@@ -9,8 +9,6 @@
 namespace nibble {
 namespace {
 
-constexpr size_t kMaxGroup = 32;
-
 int ClampedCode(float value, int low, int high) { return std::clamp(NearestInt(value), low, high); }
 
 float Cost(float difference, bool absolute_error) {

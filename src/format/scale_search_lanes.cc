@@ -8,8 +8,6 @@
 namespace nibble {
 namespace {
 
-constexpr int kMaxGroup = 32;
-
 // One after the other.
 void Affine(const float* x, const float* weights, int size, const AffineSearch& search,
             uint8_t* codes, AffineFit* fits) {
