@@ -11,7 +11,7 @@ namespace nibble {
 // Weights say what an error of each element costs: its own size, or also an importance matrix.
 // Where a search has a place for codes it leaves those that it ended with.
 
-inline constexpr int kMaxGroup = 32;  // most weights of a group
+inline constexpr int kMaxGroup = 32;               // most weights of a group
 inline constexpr float kGroupMaxEpsilon = 1e-15f;  // a group below it is all zero
 
 // The element of largest magnitude, with its sign; the first of several; 0 of none.
