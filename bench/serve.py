@@ -221,6 +221,10 @@ def percentile(values, p):
     return values[low] + (values[high] - values[low]) * (at - low)
 
 
+def p99(values):
+    return percentile(values, 99)
+
+
 def goodput(options, done, duration):
     bounds = {}
     for given in options.goodput:

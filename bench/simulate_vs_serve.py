@@ -11,10 +11,10 @@ import argparse
 import asyncio
 import csv
 import json
-import math
 import pathlib
 import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -112,18 +112,6 @@ async def ask_all(url, asked, rate, seed):
     return outcomes, time.perf_counter() - begin
 
 
-def mean(values):
-    return sum(values) / len(values)
-
-
-def p99(values):
-    values = sorted(values)
-    at = 0.99 * (len(values) - 1)
-    low = math.floor(at)
-    high = min(low + 1, len(values) - 1)
-    return values[low] + (values[high] - values[low]) * (at - low)
-
-
 def read_log(path):
     head, *lines = (json.loads(line) for line in pathlib.Path(path).read_text().splitlines())
     out = []
@@ -171,7 +159,7 @@ def main():
     print(f"{len(served)} requests at {options.rate}/s; {report['source']}\n")
     print(f"{'':<22}{'served':>12}{'simulated':>12}{'error':>9}{'bound':>8}")
     rows = []
-    for name, statistic, bound in (("mean", mean, 10), ("p99", p99, 20)):
+    for name, statistic, bound in (("mean", statistics.fmean, 10), ("p99", serve.p99, 20)):
         for m in METRICS:
             rows.append((f"{m} {name}, ms", 1e3 * statistic([s[m] for s in served]),
                          1e3 * statistic([p[m] for p in predicted]), bound))
@@ -186,9 +174,9 @@ def main():
         print(f"{name:<22}{a:>12.2f}{b:>12.2f}{error:>+8.1f}%{bound:>7}%{'' if within else '  *'}")
     print(f"\n{len(steps)} steps took {took:.2f} s where their prices say {priced:.2f} s "
           f"({100 * (priced / took - 1):+.1f}%)")
-    ttft = mean([o.ttft for o in outcomes if o.ttft is not None])
+    ttft = statistics.fmean([o.ttft for o in outcomes if o.ttft is not None])
     print(f"between the server's clock and the client's: "
-          f"{1e3 * (ttft - mean([s['ttft'] for s in served])):.2f} ms of the mean TTFT")
+          f"{1e3 * (ttft - statistics.fmean([s['ttft'] for s in served])):.2f} ms of the mean TTFT")
     print("all within their bounds" if kept else "* outside of its bound")
     return 0 if kept else 1
 

@@ -11,9 +11,12 @@ import argparse
 import json
 import math
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
+
+import serve
 
 METRICS = ("ttft", "tpot", "e2e")
 
@@ -128,25 +131,13 @@ def minimise(function, start, step, rounds):
     return min(points, key=lambda p: p[0])
 
 
-def mean(values):
-    return sum(values) / len(values)
-
-
-def p99(values):
-    values = sorted(values)
-    at = 0.99 * (len(values) - 1)
-    low = math.floor(at)
-    high = min(low + 1, len(values) - 1)
-    return values[low] + (values[high] - values[low]) * (at - low)
-
-
 def compare(title, predicted, wanted):
     print(f"\n{title}\n{'':<8}{'measured mean':>15}{'simulated':>12}{'error':>9}"
           f"{'measured p99':>15}{'simulated':>12}{'error':>9}{'median |error| of a request':>30}")
     for m in METRICS:
         unit = 1000 if m != "e2e" else 1
         row = f"{m + (' ms' if unit == 1000 else ' s'):<8}"
-        for statistic in (mean, p99):
+        for statistic in (statistics.fmean, serve.p99):
             a, b = statistic([w[m] for w in wanted]), statistic([p[m] for p in predicted])
             row += f"{a * unit:>15.2f}{b * unit:>12.2f}{100 * (b / a - 1):>+8.1f}%"
         each = sorted(abs(p[m] / w[m] - 1) for p, w in zip(predicted, wanted))

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <random>
 
 #include "advise/calibration_cases.h"
 #include "advise/rate_meters.h"
@@ -18,14 +17,6 @@ using calibration_cases::kLongContext;
 using calibration_cases::kShortContext;
 
 constexpr int kQueriesPerThread = 8;  // enough that threads take whole queries
-
-std::vector<float> Normal(size_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(engine);
-  return values;
-}
 
 // Queries of one KV head over pages that fill the arena: all over the same few pages, or each over
 // its own, from call to call others.
@@ -44,8 +35,8 @@ class PageLoop {
     open_stride_ = RoundUp(open_.PieceBytes(), size_t{64});
     NIBBLE_TRY(open_arena_, AlignedBuffer::Allocate(open_stride_ * size_t(unit_pages_)));
     const int tokens = kPageTokens * unit_pages_;
-    const std::vector<float> k = Normal(static_cast<size_t>(tokens * sealed_.head_dim), 1);
-    const std::vector<float> v = Normal(k.size(), 2);
+    const std::vector<float> k = RandomFloats(static_cast<size_t>(tokens * sealed_.head_dim), 1);
+    const std::vector<float> v = RandomFloats(k.size(), 2);
     PlacePages(0, unit_pages_, true);
     const AttentionSequence sequence = Sequence(0, 0, tokens);
     WriteKv(bench_.kernels(), bench_.pool(), {&sequence, 1},
@@ -67,7 +58,7 @@ class PageLoop {
               .head_dim = sealed_.head_dim,
               .scale = 1 / std::sqrt(static_cast<float>(sealed_.head_dim)),
               .act = act};
-    q_ = Normal(static_cast<size_t>(queries_) * group * sealed_.head_dim, 3);
+    q_ = RandomFloats(static_cast<size_t>(queries_) * group * sealed_.head_dim, 3);
     out_.resize(q_.size());
     return workspace_.Reserve(shape_, bench_.pool().size());
   }

@@ -19,6 +19,9 @@ namespace nibble {
 class MeterBench;
 class ThreadPool;
 
+// Normally distributed numbers, the same for the same seed.
+std::vector<float> RandomFloats(size_t count, unsigned seed);
+
 // Repeated measurements of one time.
 class Samples {
  public:
