@@ -5,12 +5,14 @@ of vLLM's `bench serve`. Python's standard library only; any such server may be 
     nibble serve smollm2-135m --port 8080 &
     bench/serve.py --url http://127.0.0.1:8080 --num-prompts 64 --max-concurrency 16 \\
         --input-len 128 --output-len 64
+    bench/serve.py --check overhead --model-file smollm2-135m     # and streaming, and clients
 """
 
 import argparse
 import asyncio
 import json
 import math
+import pathlib
 import random
 import ssl
 import statistics
@@ -50,6 +52,15 @@ def parse_arguments():
                         help="bounds for ttft, tpot and e2el; counts requests within all of them")
     parser.add_argument("--save-result", default="", metavar="FILE", help="all figures as JSON")
     parser.add_argument("--insecure", action="store_true", help="take any certificate")
+    own = parser.add_argument_group("what nibble's own server costs (starts it; serve_checks.py)")
+    own.add_argument("--check", choices=("overhead", "streaming", "clients"))
+    own.add_argument("--nibble", metavar="PROGRAM", default=str(
+        pathlib.Path(__file__).resolve().parent.parent / "build/release/bin/nibble"))
+    own.add_argument("--model-file", help="of --check overhead: a file or a pulled model's name")
+    own.add_argument("--vocabulary", type=int, default=30000, help="ids below it are asked")
+    own.add_argument("--threads", type=int, default=1, help="of the engine")
+    own.add_argument("--rounds", type=int, default=3)
+    own.add_argument("--requests", type=int, default=64, help="of a round of --check overhead")
     return parser.parse_args()
 
 
@@ -182,8 +193,8 @@ class Client:
             outcome.error = "the stream ended without [DONE]"
 
 
-async def run(options):
-    client = Client(options)
+async def run(options, client=None):
+    client = client or Client(options)
     arrivals = random.Random(options.seed + 1)
     gate = asyncio.Semaphore(options.max_concurrency) if options.max_concurrency else None
     tasks = []
@@ -307,6 +318,10 @@ def show(options, result, outcomes):
 
 def main():
     options = parse_arguments()
+    if options.check:
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+        import serve_checks
+        return serve_checks.CHECKS[options.check](options)
     outcomes, duration = asyncio.run(run(options))
     result = summarize(options, outcomes, duration)
     show(options, result, outcomes)

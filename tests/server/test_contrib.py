@@ -29,6 +29,21 @@ def need(program):
     return found
 
 
+def image_stages():
+    """The Dockerfile's stages: their base and their steps."""
+    text = re.sub(r"\\\n\s*", "", (CONTRIB / "docker/Dockerfile").read_text())
+    stages = []
+    for line in text.splitlines():
+        if line.startswith("#") or not line.strip():
+            continue
+        word, rest = line.split(None, 1)
+        if word == "FROM":
+            stages.append((rest.split()[0], []))
+        else:
+            stages[-1][1].append((word, rest))
+    return stages
+
+
 class Grafana(ServerTest):
     arguments = ("--read-bandwidth", "10GB")
 
@@ -84,6 +99,51 @@ class Files(unittest.TestCase):
             owner = subprocess.run([dpkg, "-S", f"*-linux-gnu/{library}"], capture_output=True,
                                    text=True, timeout=PATIENCE).stdout.split(":")[0]
             self.assertRegex(image, rf"(?<!\S){re.escape(owner or library)}(?!\S)")
+
+    @unittest.skipIf(SANITIZED, "the program and the steps are the same")
+    def test_the_image_is_built_by_commands_that_exist(self):
+        # No image is built here. The first stage's command is read, and told to a copy of the source
+        # tree as Docker would make it, where it is configured and says what it would compile.
+        stages = image_stages()
+        self.assertEqual([name for name, _ in stages], ["debian:bookworm", "debian:bookworm-slim"])
+        build, final = (dict(steps) for _, steps in stages)
+        self.assertEqual(build["COPY"], ". /source")
+        self.assertEqual(build["WORKDIR"], "/source")
+        configure, compile_, install = [c.strip() for c in stages[0][1][-1][1].split("&&")]
+        compile_ = re.fullmatch(r"cmake --build (\S+) --target (\S+)", compile_)
+        self.assertTrue(compile_)
+        build_folder, target = compile_.groups()
+        self.assertEqual(install, f"install -D {build_folder}/bin/nibble /out/nibble")
+        self.assertEqual(final["COPY"], "--from=build /out/nibble /usr/bin/nibble")
+        self.assertEqual(json.loads(final["ENTRYPOINT"]), ["/usr/bin/nibble"])
+        ignored = (CONTRIB / "docker/Dockerfile.dockerignore").read_text().splitlines()
+        ignored = [line for line in ignored if line and not line.startswith("#")]
+        for name in ("build", ".git", "web/node_modules"):
+            self.assertIn(name, ignored)
+        with tempfile.TemporaryDirectory() as folder:
+            tree = pathlib.Path(folder) / "source"
+            shutil.copytree(SOURCE, tree, symlinks=True,
+                            ignore=shutil.ignore_patterns(*(pathlib.Path(i).name for i in ignored)))
+            # All that would be compiled, down to the program.
+            for command in (configure, f"{need('ninja')} -C {build_folder} -t commands {target}"):
+                done = subprocess.run(command, shell=True, cwd=tree, capture_output=True, text=True,
+                                      timeout=PATIENCE)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout.splitlines()[-1], r" -o bin/nibble ")
+
+    def test_the_health_check_of_the_image(self):
+        [command] = [v for k, v in image_stages()[-1][1] if k == "HEALTHCHECK"]
+        [shell, flag, text] = json.loads(command.split("CMD", 1)[1])
+        self.assertEqual((shell, flag, text.count("8080")), ("bash", "-c", 1))
+        server = Server()
+        check = [need("bash"), "-c", text.replace("8080", str(server.port))]
+        try:
+            done = subprocess.run(check, capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        finally:
+            server.stop()
+        done = subprocess.run(check, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
 
     def test_the_unit_is_one(self):
         analyze = need("systemd-analyze")
