@@ -48,9 +48,11 @@ const FloatKernels* FloatKernelsFor(Isa isa) {
     case Isa::kAvx2:
     case Isa::kAvxVnni:
       return &isa_avx2::kFloatKernels;
+#ifndef NIBBLE_WITHOUT_AVX512
     case Isa::kAvx512:
     case Isa::kAvx512Vnni:
       return &isa_avx512::kFloatKernels;
+#endif
 #elif defined(__aarch64__)
     case Isa::kNeonDot:
       return &isa_neon::kFloatKernels;
@@ -68,21 +70,27 @@ const AttentionKernels* AttentionKernelsFor(Isa isa) {
           Join(isa_avx2::kAttentionKernels, isa_avx2::AddSealedKernels);
       return &kKernels;
     }
+#ifndef NIBBLE_WITHOUT_AVXVNNI
     case Isa::kAvxVnni: {
       static const AttentionKernels kKernels =
           Join(isa_avx2::kAttentionKernels, isa_avxvnni::AddSealedKernels);
       return &kKernels;
     }
+#endif
+#ifndef NIBBLE_WITHOUT_AVX512
     case Isa::kAvx512: {
       static const AttentionKernels kKernels =
           Join(isa_avx512::kAttentionKernels, isa_avx512::AddSealedKernels);
       return &kKernels;
     }
+#endif
+#ifndef NIBBLE_WITHOUT_AVX512VNNI
     case Isa::kAvx512Vnni: {
       static const AttentionKernels kKernels =
           Join(isa_avx512::kAttentionKernels, isa_avx512vnni::AddSealedKernels);
       return &kKernels;
     }
+#endif
 #elif defined(__aarch64__)
     case Isa::kNeonDot: {
       static const AttentionKernels kKernels =

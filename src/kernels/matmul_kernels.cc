@@ -50,18 +50,24 @@ const MatmulKernels& MatmulKernelsFor(Isa isa) {
       static const MatmulKernels kKernels = NIBBLE_JOIN(isa_avx2);
       return kKernels;
     }
+#ifndef NIBBLE_WITHOUT_AVXVNNI
     case Isa::kAvxVnni: {
       static const MatmulKernels kKernels = NIBBLE_JOIN(isa_avxvnni);
       return kKernels;
     }
+#endif
+#ifndef NIBBLE_WITHOUT_AVX512
     case Isa::kAvx512: {
       static const MatmulKernels kKernels = NIBBLE_JOIN(isa_avx512);
       return kKernels;
     }
+#endif
+#ifndef NIBBLE_WITHOUT_AVX512VNNI
     case Isa::kAvx512Vnni: {
       static const MatmulKernels kKernels = NIBBLE_JOIN(isa_avx512vnni);
       return kKernels;
     }
+#endif
 #elif defined(__aarch64__)
     case Isa::kNeonDot: {
       static const MatmulKernels kKernels = NIBBLE_JOIN(isa_neon);

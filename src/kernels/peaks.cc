@@ -68,12 +68,18 @@ const PeakKernels& PeakKernelsFor(Isa isa) {
 #if defined(__x86_64__)
     case Isa::kAvx2:
       return isa_avx2::kPeakKernels;
+#ifndef NIBBLE_WITHOUT_AVXVNNI
     case Isa::kAvxVnni:
       return isa_avxvnni::kPeakKernels;
+#endif
+#ifndef NIBBLE_WITHOUT_AVX512
     case Isa::kAvx512:
       return isa_avx512::kPeakKernels;
+#endif
+#ifndef NIBBLE_WITHOUT_AVX512VNNI
     case Isa::kAvx512Vnni:
       return isa_avx512vnni::kPeakKernels;
+#endif
 #elif defined(__aarch64__)
     case Isa::kNeonDot:
       return isa_neon::kPeakKernels;
