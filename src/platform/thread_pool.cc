@@ -34,9 +34,6 @@ constexpr int kSmallPool = 8;
 // little.
 constexpr auto kAwake = std::chrono::microseconds(150);
 constexpr int kPausesPerClockRead = 32;
-// Beside busy programs of the same priority, a step's hundred waits each cost one of their slices
-// (milliseconds) unless the pool's own are the shortest that Linux gives.
-constexpr uint64_t kTimeSliceNs = 100'000;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -214,7 +211,9 @@ struct ThreadPool::State {
 
   void WorkerMain(int thread) {
     uint32_t seen = 0;
-    RequestTimeSlice(kTimeSliceNs);
+    // Beside busy programs of the same priority, a step's hundred waits each cost one of their
+    // slices (milliseconds) unless the pool's own are short.
+    RequestTimeSlice(kComputeSliceNs);
     while (true) {
       Wait(thread, generation, seen);
       ++seen;  // regions are never skipped: the caller waits for every worker
@@ -256,7 +255,7 @@ void ThreadPool::RunErased(Erased fn, void* context) {
   state.float_mode.ApplyToThisThread();
   if (size_ == 1) return fn(context, 0);
   // Of the calling thread, which may change.
-  thread_local const bool asked = (RequestTimeSlice(kTimeSliceNs), true);
+  thread_local const bool asked = (RequestTimeSlice(kComputeSliceNs), true);
   static_cast<void>(asked);
 
   state.fn = fn;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "platform/clock.h"
+#include "platform/this_thread.h"
 #include "server/http_connection.h"
 
 namespace nibble::server {
@@ -181,6 +182,7 @@ int HttpServer::port() const {
 }
 
 void HttpServer::Run() {
+  RequestTimeSlice(kShortSliceNs);
   while (true) {
     try {
       impl_->context.run();

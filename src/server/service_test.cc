@@ -5,12 +5,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
+#include "platform/this_thread.h"
 #include "server/http_server.h"
 #include "server/step_meter.h"
 #include "tests/support/test_data.h"
@@ -78,6 +82,7 @@ class RunningServer {
     return AskAt(port_, method, path, body, most);
   }
   int port() const { return port_; }
+  void Post(std::function<void()> call) const { http_->Post(std::move(call)); }
   void WaitUntilReady() const {
     while (Ask("GET", "/health", "").find("200 OK") == std::string::npos) std::this_thread::yield();
   }
@@ -137,6 +142,15 @@ TEST(Service, ManyThreadsOfClientsGetTheirOwnAnswers) {
   EXPECT_GT(server.steps(), 12);
   EXPECT_GT(server.meter().histograms().seconds.count(), 12);
   EXPECT_LE(server.meter().Last(8).size(), 8U);
+}
+
+TEST(Service, ItsThreadOfSocketsGoesBeforeThoseThatCompute) {
+  const RunningServer server;
+  std::promise<uint64_t> slice;
+  server.Post([&] { slice.set_value(TimeSliceOfThisThread()); });
+  const uint64_t found = slice.get_future().get();
+  if (found == 0) GTEST_SKIP() << "this kernel tells no slices";
+  EXPECT_LT(found, kComputeSliceNs);
 }
 
 TEST(Service, StopsWithRequestsUnderWay) {
