@@ -24,6 +24,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     stream.Flush();
     tokenizer->Decode(*ids);
+    // A bound tells a text that keeps it from one that does not.
+    for (const size_t most : {size_t{0}, ids->size() / 2, ids->size()}) {
+      const auto some = tokenizer->Encode(text.substr(0, 2000), {special, special, most});
+      if (!some) std::abort();
+      if (ids->size() <= most ? *some != *ids : some->size() <= most) std::abort();
+    }
   }
   return 0;
 }

@@ -85,8 +85,18 @@ Status CheckChat(const ChatTemplate* chat) {
   return BadInput("the model has no chat template; use /v1/completions or --chat-template");
 }
 
-Result<Prompts> Encoded(std::string text, const Tokenizer& tokenizer) {
-  NIBBLE_TRY(auto ids, tokenizer.Encode(text, {.add_special = false, .parse_special = true}));
+// Tokens of a prompt that are counted: more than fit, so that a message can say by how much a
+// prompt is too long, but not those of megabytes.
+size_t MostCounted(const OpenAiContext& context) {
+  if (context.limits.max_context <= 0) return SIZE_MAX;
+  const auto fits = static_cast<size_t>(context.limits.max_context);
+  return fits + std::max<size_t>(256, fits / 4);
+}
+
+Result<Prompts> Encoded(std::string text, const OpenAiContext& context) {
+  NIBBLE_TRY(auto ids, context.tokenizer->Encode(text, {.add_special = false,
+                                                        .parse_special = true,
+                                                        .most_tokens = MostCounted(context)}));
   Prompts out;
   out.text = std::move(text);
   out.ids.push_back(std::move(ids));
@@ -131,7 +141,7 @@ Result<Prompts> DropTurns(JsonValue body, const Json& messages, const OpenAiCont
     const size_t first = dropped == 0 ? 0 : turns[0];
     out.dropped_messages = static_cast<int>(end - first);
     NIBBLE_TRY(std::string text, Render(body, WithoutTurns(messages, first, end), *context.chat));
-    return Encoded(std::move(text), *context.tokenizer);
+    return Encoded(std::move(text), context);
   };
   const auto fits = [&](const Prompts& prompts) {
     return std::ssize(prompts.ids.front()) + answer <= context_tokens;
@@ -156,7 +166,7 @@ Result<Prompts> ReadMessages(JsonValue body, const OpenAiContext& context, OpenA
     prompts = DropTurns(body, messages, context, out);
   } else {
     NIBBLE_TRY(std::string text, Render(body, messages, *context.chat));
-    prompts = Encoded(std::move(text), *context.tokenizer);
+    prompts = Encoded(std::move(text), context);
   }
   if (prompts && out.reasoning) {
     out.reasoning = FindReasoning(context.chat->source(), prompts->text);
@@ -187,7 +197,7 @@ Result<Prompts> ReadPrompts(JsonValue body, const OpenAiContext& context) {
   Prompts out;
   const auto add = [&](JsonValue text) -> Status {
     const std::string_view view = *text.AsString();
-    NIBBLE_TRY(auto ids, context.tokenizer->Encode(view));
+    NIBBLE_TRY(auto ids, context.tokenizer->Encode(view, {.most_tokens = MostCounted(context)}));
     out.ids.push_back(std::move(ids));
     out.text += view;
     return {};
@@ -228,7 +238,9 @@ Result<Prompts> ReadPrompts(JsonValue body, const OpenAiContext& context) {
   return out;
 }
 
-ApiResult<void> CheckLengths(const OpenAiRequest& out, const Prompts& prompts, int max_context) {
+ApiResult<void> CheckLengths(const OpenAiRequest& out, const Prompts& prompts,
+                             const OpenAiContext& context) {
+  const int max_context = context.limits.max_context;
   if (max_context <= 0) return {};
   const bool chat = out.endpoint == Endpoint::kChatCompletions;
   const int answer = std::max(out.request.max_tokens, out.request.max_tokens == 0 ? 0 : 1);
@@ -238,8 +250,9 @@ ApiResult<void> CheckLengths(const OpenAiRequest& out, const Prompts& prompts, i
         .status = 400,
         // OpenAI's words at the beginning: LiteLLM and others look for them.
         .message = fmt::format("This model's maximum context length is {} tokens, of prompt and "
-                               "answer together; the prompt has {} and the answer {} {}",
-                               max_context, ids.size(),
+                               "answer together; the prompt has {}{} and the answer {} {}",
+                               max_context, ids.size() > MostCounted(context) ? "more than " : "",
+                               std::min(ids.size(), MostCounted(context)),
                                out.request.max_tokens < 0 ? "needs" : "asks for", answer),
         .param = chat ? "messages" : "prompt",
         .code = "context_length_exceeded"});
@@ -321,11 +334,11 @@ ApiResult<OpenAiRequest> ReadOpenAiRequest(Endpoint endpoint, JsonValue body,
   auto prompts = endpoint == Endpoint::kChatCompletions ? ReadMessages(body, context, *out)
                                                         : ReadPrompts(body, context);
   if (!prompts) return std::unexpected(ApiErrorOf(prompts.error()));
+  if (const auto fits = CheckLengths(*out, *prompts, context); !fits) {
+    return std::unexpected(fits.error());
+  }
   if (const auto each = CheckEach(*prompts, context.tokenizer->vocab_size()); !each) {
     return std::unexpected(ApiErrorOf(each.error()));
-  }
-  if (const auto fits = CheckLengths(*out, *prompts, context.limits.max_context); !fits) {
-    return std::unexpected(fits.error());
   }
   const int choices = std::max(out->request.n, out->request.best_of);
   const auto count = static_cast<int64_t>(prompts->ids.size());

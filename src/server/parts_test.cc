@@ -1,12 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <future>
 
 #include "server/access.h"
 #include "server/load_meter.h"
 #include "server/metrics.h"
 #include "server/page.h"
 #include "server/recent_latencies.h"
+#include "server/workers.h"
 
 namespace nibble::server {
 namespace {
@@ -25,6 +27,32 @@ TEST(AccessKeysTest, FindsNamesAndTellsNoKeys) {
     ASSERT_FALSE(added) << bad;
     EXPECT_EQ(added.error().message.find("one"), std::string::npos);
   }
+}
+
+TEST(WorkersTest, LongWorkMakesOnlyItsLikeWait) {
+  Workers workers(2);
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  std::promise<void> third;
+  workers.Add([released] { released.wait(); }, true);
+  workers.Add([released] { released.wait(); }, true);
+  workers.Add([&] { third.set_value(); }, true);
+  for (int i = 0; i < 100; ++i) {
+    std::promise<void> done;
+    workers.Add([&] { done.set_value(); });
+    done.get_future().wait();  // or the test hangs
+  }
+  release.set_value();
+  third.get_future().wait();
+}
+
+TEST(WorkersTest, OneThreadTakesBothKinds) {
+  Workers workers(1);
+  std::promise<void> first, second;
+  workers.Add([&] { first.set_value(); }, true);
+  workers.Add([&] { second.set_value(); });
+  first.get_future().wait();
+  second.get_future().wait();
 }
 
 TEST(AccessKeysTest, ReadsLines) {

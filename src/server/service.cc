@@ -42,6 +42,7 @@ constexpr std::array kRoutes = {
 };
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr double kSampleS = 1;
+constexpr size_t kLongBody = size_t{128} << 10;  // takes some ten milliseconds to cut into tokens
 constexpr size_t kLargeBody = size_t{1} << 20;
 constexpr double kRecentS = 10;  // of the latencies of /status
 
@@ -409,7 +410,7 @@ void Service::AnswerLater(const std::string& path, std::shared_ptr<Responder> re
   }
   const auto handed = Handed(server_, std::move(responder));
   ++asked_;
-  workers_->Add([this, path, handed] {
+  const auto answer = [this, path, handed] {
     auto json = path == "/cards" ? ApiResult<Json>(CardsJson(options_.model_dir)) : Learn(path);
     server_->Post([this, json = std::move(json), handed, path] {
       --asked_;
@@ -419,7 +420,8 @@ void Service::AnswerLater(const std::string& path, std::shared_ptr<Responder> re
         SendError(*handed, json.error(), path);
       }
     });
-  });
+  };
+  workers_->Add(answer, true);
 }
 
 void Service::Handle(HttpRequest request, std::shared_ptr<Responder> responder) {
@@ -458,12 +460,14 @@ void Service::Handle(HttpRequest request, std::shared_ptr<Responder> responder) 
   asked->http = std::move(request);
   asked->responder = Handed(server_, std::move(responder));
   ++asked_;
-  workers_->Add([this, asked = std::move(asked)]() mutable {
-    const bool large = asked->http.body.size() >= kLargeBody;
+  const size_t size = asked->http.body.size();
+  auto answer = [this, size, asked = std::move(asked)]() mutable {
     Answer(*asked);
     asked.reset();
-    if (large) malloc_trim(0);  // the allocator keeps some hundred megabytes of them else
-  });
+    if (size >= kLargeBody)
+      malloc_trim(0);  // the allocator keeps some hundred megabytes of them else
+  };
+  workers_->Add(std::move(answer), size >= kLongBody);
 }
 
 ApiResult<std::shared_ptr<GenerationJob>> Service::MakeJob(Asked& asked) const {

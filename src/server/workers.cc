@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
+
+#include "platform/this_thread.h"
 
 namespace nibble::server {
 
-Workers::Workers(int threads) {
+Workers::Workers(int threads) : most_long_(std::max(1, threads - 1)) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Loop(); });
 }
 
@@ -19,23 +22,34 @@ Workers::~Workers() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Workers::Add(std::function<void()> work) {
+void Workers::Add(std::function<void()> work, bool is_long) {
   {
     const std::scoped_lock lock(mutex_);
-    queue_.push_back(std::move(work));
+    (is_long ? long_queue_ : queue_).push_back(std::move(work));
   }
   ready_.notify_one();
 }
 
+Workers::Queue* Workers::Next() {
+  if (!queue_.empty()) return &queue_;
+  return long_running_ < most_long_ && !long_queue_.empty() ? &long_queue_ : nullptr;
+}
+
 void Workers::Loop() {
+  RequestTimeSlice(kShortSliceNs);
+  bool ran_long = false;
   while (true) {
     std::function<void()> work;
     {
       std::unique_lock lock(mutex_);
-      ready_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+      if (ran_long) --long_running_;
+      Queue* next = nullptr;
+      ready_.wait(lock, [&] { return stop_ || (next = Next()) != nullptr; });
       if (stop_) return;
-      work = std::move(queue_.front());
-      queue_.pop_front();
+      ran_long = next == &long_queue_;
+      if (ran_long) ++long_running_;
+      work = std::move(next->front());
+      next->pop_front();
     }
     try {
       work();

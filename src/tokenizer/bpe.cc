@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "tokenizer/bpe_engine.h"
+#include "tokenizer/token_reach.h"
 #include "tokenizer/word_cuts.h"
 
 namespace nibble {
@@ -40,9 +41,12 @@ class MergeBpe final : public TokenModel {
       : options_(std::move(options)),
         index_(std::move(index)),
         merges_(std::move(merges)),
+        plain_bytes_(options_.bytes && options_.continuing_prefix.empty() &&
+                     options_.end_of_word_suffix.empty()),
         cuts_(index_, !options_.bytes && !options_.whole_piece &&
                           options_.continuing_prefix.empty() &&
                           options_.end_of_word_suffix.empty()) {
+    reach_.Add(index_);
     for (int b = 0; b < 256; ++b) {
       const char c = static_cast<char>(b);
       byte_ids_[static_cast<size_t>(b)] = index_.Find({&c, 1});
@@ -55,10 +59,15 @@ class MergeBpe final : public TokenModel {
 
   bool accepts_any_bytes() const override { return options_.bytes; }
 
+  bool SurelyMore(std::string_view piece, size_t most) const override {
+    if (!plain_bytes_) return false;
+    return reach_.SurelyMore(piece, most, [&](uint8_t byte) { return byte_ids_[byte] < 0; });
+  }
+
   Status Tokenize(std::string_view piece, TokenModel::Workspace& workspace,
                   std::vector<TokenId>& out) const override {
     auto& work = static_cast<bpe::Workspace&>(workspace);
-    return cuts_.ForEachWord(piece, [&](std::string_view word) {
+    return cuts_.ForEachWord(piece, work, out, [&](std::string_view word) {
       return bpe::Cached(work, word, out,
                          [&](std::vector<TokenId>& ids) { return Compute(word, work, ids); });
     });
@@ -73,8 +82,7 @@ class MergeBpe final : public TokenModel {
       }
     }
     work.symbols.clear();
-    if (options_.bytes && options_.continuing_prefix.empty() &&
-        options_.end_of_word_suffix.empty()) {
+    if (plain_bytes_) {
       AddBytes(piece, work.symbols);
     } else {
       AddCharacters(piece, work.symbols);
@@ -158,7 +166,9 @@ class MergeBpe final : public TokenModel {
   BpeOptions options_;
   TokenIndex index_;
   MergeTable merges_;
+  bool plain_bytes_;  // symbols are the bytes themselves
   WordCuts cuts_;
+  TokenReach reach_;
   std::array<int32_t, 256> byte_ids_;
 };
 

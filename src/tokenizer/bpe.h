@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -23,6 +24,14 @@ struct UnknownRule {
     none.fill(-1);
     return none;
   }();
+
+  // Whether each unknown character gives a token of its own at least.
+  bool CountsEach() const {
+    if (byte_fallback && std::ranges::none_of(byte_tokens, [](int32_t id) { return id < 0; })) {
+      return true;
+    }
+    return unknown && !fuse;
+  }
 };
 
 struct BpeOptions {

@@ -91,9 +91,14 @@ class RegexSplit final : public PreTokenizer {
     out.reserve(pieces.pieces.size() + pieces.text.size() / 4);
     std::vector<MatchRange> matches;
     std::vector<Part> parts;
+    bool cut = false;
     for (const Piece& piece : pieces.pieces) {
+      if (cut || out.size() > pieces.most) {
+        pieces.cut = true;
+        break;
+      }
       matches.clear();
-      NIBBLE_RETURN_IF_ERROR(matcher.FindAll(pieces.View(piece), matches));
+      NIBBLE_RETURN_IF_ERROR(matcher.FindAll(pieces.View(piece), matches, pieces.most));
       parts.clear();
       uint32_t previous = 0;
       for (const MatchRange& m : matches) {
@@ -102,10 +107,12 @@ class RegexSplit final : public PreTokenizer {
         previous = m.end;
       }
       const uint32_t size = piece.end - piece.begin;
-      if (previous != size) parts.push_back({previous, size, invert_});
+      cut = matches.size() > pieces.most;
+      if (previous != size && !cut) parts.push_back({previous, size, invert_});
       ApplyBehavior(parts, behavior_);
       AppendParts(piece, parts, out);
     }
+    pieces.cut = pieces.cut || cut;
     pieces.pieces = std::move(out);
     return {};
   }
@@ -125,23 +132,33 @@ class CharSplit final : public PreTokenizer {
   Status Apply(Pieces& pieces) const override {
     std::vector<Piece> out;
     std::vector<Part> parts;
+    bool cut = false;
     for (const Piece& piece : pieces.pieces) {
+      if (cut || out.size() > pieces.most) {
+        pieces.cut = true;
+        break;
+      }
       const std::string_view text = pieces.View(piece);
       parts.clear();
       uint32_t start = 0;
       for (uint32_t i = 0; i < text.size();) {
         const DecodedChar c = DecodeUtf8Safely(text, i);
         if (matches_(c.code)) {
+          cut = parts.size() > pieces.most;
+          if (cut) break;
           if (start != i) parts.push_back({start, i, false});
           parts.push_back({i, i + c.length, true});
           start = i + c.length;
         }
         i += c.length;
       }
-      if (start != text.size()) parts.push_back({start, static_cast<uint32_t>(text.size()), false});
+      if (start != text.size() && !cut) {
+        parts.push_back({start, static_cast<uint32_t>(text.size()), false});
+      }
       ApplyBehavior(parts, behavior_);
       AppendParts(piece, parts, out);
     }
+    pieces.cut = pieces.cut || cut;
     pieces.pieces = std::move(out);
     return {};
   }

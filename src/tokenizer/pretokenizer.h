@@ -20,6 +20,9 @@ struct Pieces {
   };
   std::string text;
   std::vector<Piece> pieces;
+  // Steps may leave the rest of the text out when there are more pieces than this, and say so.
+  size_t most = SIZE_MAX;
+  bool cut = false;
 
   std::string_view View(const Piece& p) const {
     return std::string_view(text).substr(p.begin, p.end - p.begin);

@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/bpe_engine.h"
+#include "tokenizer/token_reach.h"
 #include "tokenizer/word_cuts.h"
 
 namespace nibble {
@@ -14,7 +15,10 @@ class RankBpe final : public TokenModel {
   RankBpe(RankBpeOptions options, TokenIndex index)
       : options_(std::move(options)),
         index_(std::move(index)),
-        cuts_(index_, !options_.bytes && !options_.whole_piece) {}
+        cuts_(index_, !options_.bytes && !options_.whole_piece) {
+    reach_.Add(index_);
+    reach_.Add(options_.frozen);
+  }
 
   std::unique_ptr<TokenModel::Workspace> NewWorkspace(size_t total_bytes) const override {
     return bpe::NewWorkspace(total_bytes);
@@ -22,10 +26,16 @@ class RankBpe final : public TokenModel {
 
   bool accepts_any_bytes() const override { return options_.bytes; }
 
+  bool SurelyMore(std::string_view piece, size_t most) const override {
+    // Unknown characters that fuse give fewer tokens; where there is no unknown token, an error.
+    if (!options_.unknown.CountsEach() && options_.unknown.unknown) return false;
+    return reach_.SurelyMore(piece, most, [](uint8_t) { return false; });
+  }
+
   Status Tokenize(std::string_view piece, TokenModel::Workspace& workspace,
                   std::vector<TokenId>& out) const override {
     auto& work = static_cast<bpe::Workspace&>(workspace);
-    return cuts_.ForEachWord(piece, [&](std::string_view word) {
+    return cuts_.ForEachWord(piece, work, out, [&](std::string_view word) {
       return bpe::Cached(work, word, out,
                          [&](std::vector<TokenId>& ids) { return Compute(word, work, ids); });
     });
@@ -119,6 +129,7 @@ class RankBpe final : public TokenModel {
   RankBpeOptions options_;
   TokenIndex index_;
   WordCuts cuts_;
+  TokenReach reach_;
 };
 
 }  // namespace

@@ -141,11 +141,11 @@ RegexMatcher::RegexMatcher(const Regex& regex, size_t total_bytes)
 
 RegexMatcher::~RegexMatcher() = default;
 
-Status RegexMatcher::FindInValid(std::string_view text, uint32_t base,
+Status RegexMatcher::FindInValid(std::string_view text, uint32_t base, size_t most,
                                  std::vector<MatchRange>& out) {
   size_t start = 0;
   std::optional<size_t> last_end;
-  while (start <= text.size()) {
+  while (start <= text.size() && out.size() <= most) {
     if ((++impl_->calls & 15) == 0 && std::chrono::steady_clock::now() > impl_->deadline) {
       return BadInput("the expression '{}' is too slow on this text: stopped",
                       impl_->regex->source);
@@ -171,24 +171,25 @@ Status RegexMatcher::FindInValid(std::string_view text, uint32_t base,
   return {};
 }
 
-Status RegexMatcher::FindAll(std::string_view text, std::vector<MatchRange>& out) {
+Status RegexMatcher::FindAll(std::string_view text, std::vector<MatchRange>& out, size_t most) {
   if (text.size() > std::numeric_limits<uint32_t>::max()) {
     return BadInput("a text of {} bytes is too long: the limit is 4 GiB", text.size());
   }
-  if (IsValidUtf8(text)) return FindInValid(text, 0, out);
+  if (IsValidUtf8(text)) return FindInValid(text, 0, most, out);
   size_t begin = 0;
   for (size_t i = 0; i < text.size();) {
     const size_t n = Utf8CharLength(text.substr(i));
     if (n == 0) {
       NIBBLE_RETURN_IF_ERROR(
-          FindInValid(text.substr(begin, i - begin), static_cast<uint32_t>(begin), out));
+          FindInValid(text.substr(begin, i - begin), static_cast<uint32_t>(begin), most, out));
+      if (out.size() > most) return {};
       i += Utf8InvalidLength(text.substr(i));
       begin = i;
     } else {
       i += n;
     }
   }
-  return FindInValid(text.substr(begin), static_cast<uint32_t>(begin), out);
+  return FindInValid(text.substr(begin), static_cast<uint32_t>(begin), most, out);
 }
 
 }  // namespace nibble

@@ -55,12 +55,14 @@ class RegexMatcher {
 
   // All matches in text, from left to right, without overlaps, appended to out; empty ones count,
   // except directly behind another match. Ill-formed UTF-8 matches nothing and ends what is before
-  // it. Errors: an expression that backtracks beyond its bounds.
-  Status FindAll(std::string_view text, std::vector<MatchRange>& out);
+  // it. Stops when out has more than `most`. Errors: an expression that backtracks beyond its
+  // bounds.
+  Status FindAll(std::string_view text, std::vector<MatchRange>& out, size_t most = SIZE_MAX);
 
  private:
   struct Impl;
-  Status FindInValid(std::string_view text, uint32_t base, std::vector<MatchRange>& out);
+  Status FindInValid(std::string_view text, uint32_t base, size_t most,
+                     std::vector<MatchRange>& out);
   std::unique_ptr<Impl> impl_;
 };
 

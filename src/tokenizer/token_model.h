@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -17,6 +19,8 @@ class TokenModel {
   class Workspace {
    public:
     virtual ~Workspace() = default;
+    // Tokenize may stop when it has given more; what it gave beyond means nothing then.
+    size_t most_tokens = SIZE_MAX;
   };
 
   virtual ~TokenModel() = default;
@@ -28,6 +32,8 @@ class TokenModel {
                           std::vector<TokenId>& out) const = 0;
   // True when pieces may be any bytes; else they must be valid UTF-8.
   virtual bool accepts_any_bytes() const = 0;
+  // Whether a piece certainly gives more tokens than `most`, told without cutting it.
+  virtual bool SurelyMore(std::string_view /*piece*/, size_t /*most*/) const { return false; }
 };
 
 }  // namespace nibble

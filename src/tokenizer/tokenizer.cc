@@ -24,8 +24,10 @@ struct Tokenizer::Impl {
   bool Has(TokenId id) const { return parts.vocabulary.Has(id.value()); }
 
   void FillBytes();
+  Result<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options,
+                                      bool& cut) const;
   Status EncodePart(std::string_view text, bool at_start, const EncodeOptions& options,
-                    TokenModel::Workspace& workspace, std::vector<TokenId>& out) const;
+                    TokenModel::Workspace& workspace, std::vector<TokenId>& out, bool& cut) const;
   Result<std::string> Normalize(std::string_view text) const;
 };
 
@@ -134,11 +136,12 @@ Result<std::string> Tokenizer::Impl::Normalize(std::string_view text) const {
 
 Status Tokenizer::Impl::EncodePart(std::string_view text, bool at_start,
                                    const EncodeOptions& options, TokenModel::Workspace& workspace,
-                                   std::vector<TokenId>& out) const {
+                                   std::vector<TokenId>& out, bool& cut) const {
   NIBBLE_TRY(const std::string normalized, Normalize(text));
   std::vector<AddedTokenMatcher::Part> found;
   normalized_matcher.Split(normalized, options.parse_special, found);
   for (const AddedTokenMatcher::Part& part : found) {
+    if (out.size() > options.most_tokens) return {};
     if (part.id != kNoToken) {
       out.push_back(part.id);
       continue;
@@ -147,8 +150,16 @@ Status Tokenizer::Impl::EncodePart(std::string_view text, bool at_start,
     pieces.text = part.text;
     const bool starts = at_start && part.text.data() == normalized.data();
     pieces.pieces.push_back({0, static_cast<uint32_t>(part.text.size()), starts});
+    pieces.most = options.most_tokens;
     for (const auto& step : parts.pretokenizers) NIBBLE_RETURN_IF_ERROR(step->Apply(pieces));
+    cut = cut || pieces.cut;
     for (const Pieces::Piece& piece : pieces.pieces) {
+      if (out.size() > options.most_tokens) return {};
+      const size_t left = options.most_tokens - out.size();
+      if (piece.end - piece.begin > left && parts.model->SurelyMore(pieces.View(piece), left)) {
+        out.resize(options.most_tokens + 1, kNoToken);
+        return {};
+      }
       NIBBLE_RETURN_IF_ERROR(parts.model->Tokenize(pieces.View(piece), workspace, out));
     }
   }
@@ -156,34 +167,48 @@ Status Tokenizer::Impl::EncodePart(std::string_view text, bool at_start,
 }
 
 Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, EncodeOptions options) const {
+  bool cut = false;
+  auto ids = impl_->Encode(text, options, cut);
+  if (!cut || !ids || ids->size() > options.most_tokens) return ids;
+  // Steps that left the rest of a text out, for its pieces were many, were followed by one that
+  // takes pieces away.
+  options.most_tokens = SIZE_MAX;
+  return impl_->Encode(text, options, cut);
+}
+
+Result<std::vector<TokenId>> Tokenizer::Impl::Encode(std::string_view text,
+                                                     const EncodeOptions& options,
+                                                     bool& cut) const {
   // Offsets are 32 bits wide and normalisation may lengthen a text.
   constexpr size_t kMaxText = size_t{1} << 30;
   if (text.size() > kMaxText) {
     return BadInput("a text of {} bytes is too long to tokenise: the limit is {}", text.size(),
                     kMaxText);
   }
-  if (!impl_->parts.model) return BadInput("the file has no vocabulary: give token ids instead");
+  if (!parts.model) return BadInput("the file has no vocabulary: give token ids instead");
   try {
     std::string repaired;
-    if (!impl_->parts.model->accepts_any_bytes() && !IsValidUtf8(text)) {
+    if (!parts.model->accepts_any_bytes() && !IsValidUtf8(text)) {
       repaired = ReplaceInvalidUtf8(text);
       text = repaired;
     }
     std::vector<TokenId> out;
-    if (options.add_special) out = impl_->parts.prefix;
+    if (options.add_special) out = parts.prefix;
     std::vector<AddedTokenMatcher::Part> found;
-    impl_->raw_matcher.Split(text, options.parse_special, found);
-    const auto workspace = impl_->parts.model->NewWorkspace(text.size());
+    raw_matcher.Split(text, options.parse_special, found);
+    const auto workspace = parts.model->NewWorkspace(text.size());
+    workspace->most_tokens = options.most_tokens;
     for (const AddedTokenMatcher::Part& part : found) {
+      if (out.size() > options.most_tokens) return out;
       if (part.id != kNoToken) {
         out.push_back(part.id);
       } else {
-        NIBBLE_RETURN_IF_ERROR(impl_->EncodePart(part.text, part.text.data() == text.data(),
-                                                 options, *workspace, out));
+        NIBBLE_RETURN_IF_ERROR(
+            EncodePart(part.text, part.text.data() == text.data(), options, *workspace, out, cut));
       }
     }
     if (options.add_special) {
-      out.insert(out.end(), impl_->parts.suffix.begin(), impl_->parts.suffix.end());
+      out.insert(out.end(), parts.suffix.begin(), parts.suffix.end());
     }
     return out;
   } catch (const std::bad_alloc&) {

@@ -21,6 +21,9 @@ struct EncodeOptions {
   // Texts of control tokens ("<|im_start|>") become those tokens; if false they are plain text.
   // Added tokens that are no control tokens are always recognised, as in the references.
   bool parse_special = true;
+  // A text that certainly has more tokens is not cut to its end: what comes back then is longer
+  // than this, and nothing else about it means anything.
+  size_t most_tokens = SIZE_MAX;
 };
 
 struct DecodeOptions {

@@ -49,6 +49,23 @@ std::string ReplaceAll(std::string text, std::string_view from, std::string_view
   return out;
 }
 
+// A bound tells texts that keep it, which have the ids they always have, from others.
+void ExpectBounds(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options) {
+  const auto all = tokenizer.Encode(text, options);
+  ASSERT_TRUE(all) << all.error().message;
+  const size_t n = all->size();
+  for (const size_t most : {size_t{0}, size_t{1}, n / 3, n - std::min(n, size_t{1}), n, n + 7}) {
+    options.most_tokens = most;
+    const auto some = tokenizer.Encode(text, options);
+    ASSERT_TRUE(some) << some.error().message;
+    if (n <= most) {
+      EXPECT_EQ(*some, *all) << most << ": " << text;
+    } else {
+      EXPECT_GT(some->size(), most) << n << ": " << text;
+    }
+  }
+}
+
 class GgufVocabulary : public ::testing::TestWithParam<const char*> {};
 
 // llama.cpp's own cases: texts between separators, ids of Hugging Face's tokenizers.
@@ -69,6 +86,7 @@ TEST_P(GgufVocabulary, GivesTheReferencesIds) {
     const auto ids = tokenizer->Encode(texts[i], {.add_special = false, .parse_special = false});
     ASSERT_TRUE(ids) << ids.error().message;
     EXPECT_EQ(Values(*ids), want) << texts[i];
+    ExpectBounds(*tokenizer, texts[i], {.add_special = false, .parse_special = false});
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, GgufVocabulary,
@@ -90,6 +108,7 @@ TEST(TokenizerData, HuggingFaceCases) {
       const auto ids = tokenizer->Encode(text, {.add_special = false});
       ASSERT_TRUE(ids) << ids.error().message;
       EXPECT_EQ(Values(*ids), IntList(*row.Find("ids"))) << name << ": " << text;
+      ExpectBounds(*tokenizer, text, {});
       EXPECT_EQ(tokenizer->Decode(*ids, {.skip_special = !unigram_file}), Text(row, "decoded"))
           << name << ": " << text;
       ++count;
@@ -134,6 +153,7 @@ TEST(TokenizerData, MistralSamples) {
       const auto ids = tokenizer->Encode(source, {.add_special = false});
       ASSERT_TRUE(ids) << ids.error().message;
       EXPECT_EQ(Values(*ids), want) << text;
+      ExpectBounds(*tokenizer, source, {.add_special = false});
       ++count;
     }
   }
@@ -163,6 +183,7 @@ void ExpectWikiIds(const fs::path& model, const char* ids_file) {
   ASSERT_TRUE(ids) << ids.error().message;
   EXPECT_TRUE(Values(*ids) == IntList(document->root()));
   EXPECT_TRUE(tokenizer->Decode(*ids) == text);
+  ExpectBounds(*tokenizer, text, {.add_special = false});
 }
 
 TEST(TokenizerData, SmolLm2OnWikiText) {
@@ -194,6 +215,7 @@ TEST(TokenizerData, PublishedGoldens) {
       const auto ids = tokenizer->Encode(text, {.add_special = false, .parse_special = parse});
       ASSERT_TRUE(ids) << ids.error().message;
       EXPECT_EQ(Values(*ids), IntList(*row.Find("ids"))) << file << ": " << text;
+      ExpectBounds(*tokenizer, text, {.parse_special = parse});
     }
   }
 }
@@ -220,6 +242,7 @@ TEST(TokenizerData, SyntheticGoldens) {
       const auto plain = tokenizer->Encode(text, {.add_special = false, .parse_special = false});
       ASSERT_TRUE(plain) << plain.error().message;
       EXPECT_EQ(Values(*plain), IntList(*row.Find("plain"))) << name << ": " << text;
+      ExpectBounds(*tokenizer, text, {});
     }
     ++groups;
   }

@@ -77,6 +77,37 @@ TEST(Tokenizer, ParsesSpecialTextOnDemand) {
   EXPECT_EQ(Encode(tokenizer, "<tool>", {.parse_special = false}), (std::vector<int>{260}));
 }
 
+TEST(Tokenizer, ATextBeyondABoundIsNotCutToItsEnd) {
+  const Tokenizer tokenizer = ByteTokenizer();
+  // In words, as one word, and as added tokens, which are no text for the expression.
+  std::string words, marks;
+  for (int i = 0; i < 5000; ++i) {
+    words += " a";
+    marks += "<tool>";
+  }
+  for (const std::string& text : {words, std::string(20000, 'a'), marks}) {
+    const auto ids = Encode(tokenizer, text);
+    EXPECT_EQ(Encode(tokenizer, text, {.most_tokens = ids.size()}), ids);
+    EXPECT_GT(Encode(tokenizer, text, {.most_tokens = ids.size() - 1}).size(), ids.size() - 1);
+    for (const size_t most : {ids.size() / 10, size_t{0}}) {
+      EXPECT_EQ(Encode(tokenizer, text, {.most_tokens = most}).size(), most + 1) << text[1];
+    }
+  }
+}
+
+TEST(Tokenizer, ABoundHoldsBehindAStepThatLeavesTextOut) {
+  const std::string json =
+      R"({"pre_tokenizer":{"type":"Sequence","pretokenizers":[)"
+      R"({"type":"Split","pattern":{"String":"x"},"behavior":"Isolated"},)"
+      R"({"type":"Split","pattern":{"String":"x"},"behavior":"Removed"}]},)"
+      R"("model":{"type":"WordLevel","vocab":{"[UNK]":0,"y":1},"unk_token":"[UNK]"}})";
+  const auto tokenizer = ParseTokenizerJson(json);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  // The first step has a hundred pieces, the second takes all but one away.
+  EXPECT_EQ(Encode(*tokenizer, std::string(100, 'x') + "y", {.most_tokens = 5}),
+            std::vector<int>{1});
+}
+
 TEST(Tokenizer, AnyBytesGoThroughByteLevelModels) {
   const Tokenizer tokenizer = ByteTokenizer();
   std::string all(256, '\0');

@@ -32,6 +32,7 @@ class Unigram final : public TokenModel {
     std::vector<std::pair<std::string_view, int32_t>> texts;
     for (size_t id = 0; id < options_.pieces.size(); ++id) {
       texts.emplace_back(options_.pieces[id], static_cast<int32_t>(id));
+      longest_ = std::max(longest_, options_.pieces[id].size());
     }
     trie_ = PieceTrie(std::move(texts));
     scores_.assign(options_.scores.begin(), options_.scores.end());
@@ -43,6 +44,11 @@ class Unigram final : public TokenModel {
   }
 
   bool accepts_any_bytes() const override { return false; }
+
+  bool SurelyMore(std::string_view piece, size_t most) const override {
+    if (!options_.unknown.CountsEach() && options_.unknown.unknown) return false;
+    return piece.size() / longest_ > most;
+  }
 
   Status Tokenize(std::string_view piece, TokenModel::Workspace& workspace,
                   std::vector<TokenId>& out) const override {
@@ -128,6 +134,7 @@ class Unigram final : public TokenModel {
   UnigramOptions options_;
   std::vector<Real> scores_;
   Real unknown_score_;
+  size_t longest_ = 4;  // bytes of a piece, or of an unknown character
   PieceTrie trie_;
 };
 

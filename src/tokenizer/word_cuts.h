@@ -2,9 +2,11 @@
 
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "tokenizer/token_index.h"
+#include "tokenizer/token_model.h"
 
 namespace nibble {
 
@@ -24,15 +26,17 @@ class WordCuts {
     });
   }
 
-  // Calls tokenize(word) for each part, in order.
+  // Calls tokenize(word) for each part, in order, until `out` has more than the workspace's most.
   template <class Tokenize>
-  Status ForEachWord(std::string_view text, Tokenize&& tokenize) const {
+  Status ForEachWord(std::string_view text, const TokenModel::Workspace& workspace,
+                     const std::vector<TokenId>& out, Tokenize&& tokenize) const {
     size_t start = 0;
     if (enabled_) {
       for (size_t at = text.find(kSpace, 1); at != std::string_view::npos;
            at = text.find(kSpace, at + 1)) {
         if (EndsInSpace(text, at) || joined_[static_cast<uint8_t>(text[at - 1])]) continue;
         NIBBLE_RETURN_IF_ERROR(tokenize(text.substr(start, at - start)));
+        if (out.size() > workspace.most_tokens) return {};
         start = at;
       }
     }

@@ -154,6 +154,10 @@ class Completions(ServerTest):
                           code="context_length_exceeded")
         self.assert_error(self.server.complete("x" * 200, max_tokens=100), 400, "prompt", "200",
                           "100", code="context_length_exceeded")
+        # Nobody counts the tokens of megabytes.
+        for text in ("x" * 5_000_000, "x " * 1_000_000, "\n" * 900_000):
+            self.assert_error(self.server.complete(text), 400, "prompt", "more than 512", "256",
+                              code="context_length_exceeded")
         self.assert_error(self.server.complete("a", model="gpt-4"), 404, "model", "gpt-4",
                           code="model_not_found")
         self.assertEqual(self.server.complete("a", model="shakespeare", max_tokens=1).status, 200)
