@@ -18,10 +18,6 @@ if(NIBBLE_SANITIZE)
                          -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(nibble_flags INTERFACE -fsanitize=${NIBBLE_SANITIZE})
 endif()
-if(NIBBLE_FUZZ)
-  # Coverage in every library, or the fuzzer is blind to what its inputs reach.
-  target_compile_options(nibble_flags INTERFACE -fsanitize=fuzzer-no-link)
-endif()
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
