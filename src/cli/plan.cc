@@ -66,7 +66,12 @@ Result<ModelShape> FindShape(const GlobalFlags& flags, const std::string& name) 
 
 Result<DeviceShape> FindDevice(const GlobalFlags& flags, const std::string& name) {
   if (name == "here") return HereDevice(flags);
-  if (!name.ends_with(".json")) return DeviceShapeByName(name);
+  if (IsTableName(name, DeviceShapeNames())) return DeviceShapeByName(name);
+  // A path, whatever it ends in.
+  std::error_code error;
+  const bool path = name.ends_with(".json") || name.find('/') != name.npos ||
+                    std::filesystem::is_regular_file(name, error);
+  if (!path) return DeviceShapeByName(name);
   NIBBLE_TRY(const JsonDocument document, ReadSpec(name));
   auto device = ReadDeviceShape(document.root());
   if (!device) return Within(name, device.error());

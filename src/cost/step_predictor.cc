@@ -156,7 +156,10 @@ Status StepPredictor::AddMatrices(const Setup& setup) {
     const bool output = group.place.role == TensorRole::kOutput;
     return std::tuple(output ? -1 : group.place.layer, RegionOf(group.place.role));
   };
-  for (const WeightGroup& group : setup.shape.groups) panels[region(group)] += PanelsOf(group);
+  for (const WeightGroup& group : setup.shape.groups) {
+    const bool multiplied = group.use == WeightUse::kEveryStep || group.use == WeightUse::kExpert;
+    if (multiplied) panels[region(group)] += PanelsOf(group);
+  }
   const int last = static_cast<int>(config_.layers.size()) - 1;
   for (const WeightGroup& group : setup.shape.groups) {
     const bool table = group.use == WeightUse::kLookup || group.place.role == TensorRole::kOutput;

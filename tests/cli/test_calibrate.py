@@ -3,10 +3,14 @@
 import json
 import os
 import pathlib
+import sys
 import tempfile
 import unittest
 
-from support import nibble
+from support import SOURCE, nibble
+
+sys.path.insert(0, str(SOURCE / "tools"))
+import calibrated_reference as reference  # noqa: E402
 
 KEYS = ("name", "isa", "threads", "read_bandwidth", "cache_bandwidth", "kernels", "attention",
         "barrier_s", "step_overhead_s", "memory_bytes")
@@ -68,6 +72,34 @@ class Calibrate(unittest.TestCase):
         arguments = list(MODEL)
         arguments[arguments.index("here")] = self.file
         self.assertEqual(json.loads(self.plan(*arguments).stdout)["rows"], out["rows"])
+
+    # On this thread and as if it were one of several.
+    def test_steps_equal_the_formula_written_again(self):
+        models = {
+            "smollm2-135m": reference.SMOLLM2,
+            "tinyllama-1.1b": reference.Model(32000, 2048, 5632, 22, 32, 4, 64),
+            "llama-3-8b": reference.Model(128256, 4096, 14336, 32, 32, 8, 128),
+        }
+        compared = 0
+        for threads in (1, 6):
+            path = self.file.parent / f"threads-{threads}.json"
+            self.addCleanup(path.unlink)
+            path.write_text(json.dumps(dict(self.device, threads=threads)))
+            machine = reference.Machine(json.loads(path.read_text()))
+            for name, model in models.items():
+                out = json.loads(self.plan(
+                    "plan", "--model", name, "--device", path, "--true", "--weights",
+                    "f16,q8_0,q4_0", "--kv", "f32,f16,fp8,int8,int4", "--batch", "1,3,8,9,40,300",
+                    "--context", "0,31,32,700,8000", "-t", 1, "--json").stdout)
+                for row in out["rows"]:
+                    # llama.cpp's q4_0 keeps the output in q6_k, or q8_0 where that does not divide.
+                    finer = "q6_k" if model.width % 256 == 0 else "q8_0"
+                    expected = reference.step(machine, model, row["weights"], row["kv"],
+                                              row["batch"], row["context"],
+                                              finer if row["weights"] == "q4_0" else None)
+                    self.assertAlmostEqual(row["step_s"] / expected, 1, delta=1e-12, msg=row)
+                    compared += 1
+        self.assertEqual(compared, 2 * 3 * 3 * 5 * 6 * 5)
 
     def test_other_machines_and_broken_files(self):
         other = dict(self.device, processor="another one")

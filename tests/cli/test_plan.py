@@ -152,6 +152,7 @@ class WrongUse(unittest.TestCase):
                     (("--model", empty, "--device", "h100"), "'hidden_size' is missing"),
                     (("--model", "llama-3-8b", "--device", empty), "'name'"),
                     (("--model", "llama-3-8b", "--device", wrong), "'memory_bytes'"),
+                    (("--model", "llama-3-8b", "--device", "/no/such"), "/no/such: No such"),
                     (("--model", "llama-3-8b", "--device", "/no/such.json"), "/no/such.json")):
                 with self.subTest(flags=flags):
                     done = nibble("plan", *flags)
