@@ -73,6 +73,12 @@ void ApplyBehavior(std::vector<Part>& parts, SplitBehavior behavior) {
   parts = std::move(out);
 }
 
+// Where parts are joined the last one of a text that is left out half way would not be whole.
+size_t MostParts(SplitBehavior behavior, const Pieces& pieces) {
+  const bool joins = behavior != SplitBehavior::kIsolated && behavior != SplitBehavior::kRemoved;
+  return joins ? SIZE_MAX : pieces.most;
+}
+
 void AppendParts(const Piece& piece, const std::vector<Part>& parts, std::vector<Piece>& out) {
   for (const Part& p : parts) {
     if (p.begin == p.end) continue;
@@ -91,6 +97,7 @@ class RegexSplit final : public PreTokenizer {
     out.reserve(pieces.pieces.size() + pieces.text.size() / 4);
     std::vector<MatchRange> matches;
     std::vector<Part> parts;
+    const size_t most = MostParts(behavior_, pieces);
     bool cut = false;
     for (const Piece& piece : pieces.pieces) {
       if (cut || out.size() > pieces.most) {
@@ -98,7 +105,7 @@ class RegexSplit final : public PreTokenizer {
         break;
       }
       matches.clear();
-      NIBBLE_RETURN_IF_ERROR(matcher.FindAll(pieces.View(piece), matches, pieces.most));
+      NIBBLE_RETURN_IF_ERROR(matcher.FindAll(pieces.View(piece), matches, most));
       parts.clear();
       uint32_t previous = 0;
       for (const MatchRange& m : matches) {
@@ -107,7 +114,7 @@ class RegexSplit final : public PreTokenizer {
         previous = m.end;
       }
       const uint32_t size = piece.end - piece.begin;
-      cut = matches.size() > pieces.most;
+      cut = matches.size() > most;
       if (previous != size && !cut) parts.push_back({previous, size, invert_});
       ApplyBehavior(parts, behavior_);
       AppendParts(piece, parts, out);
@@ -132,6 +139,7 @@ class CharSplit final : public PreTokenizer {
   Status Apply(Pieces& pieces) const override {
     std::vector<Piece> out;
     std::vector<Part> parts;
+    const size_t most = MostParts(behavior_, pieces);
     bool cut = false;
     for (const Piece& piece : pieces.pieces) {
       if (cut || out.size() > pieces.most) {
@@ -144,7 +152,7 @@ class CharSplit final : public PreTokenizer {
       for (uint32_t i = 0; i < text.size();) {
         const DecodedChar c = DecodeUtf8Safely(text, i);
         if (matches_(c.code)) {
-          cut = parts.size() > pieces.most;
+          cut = parts.size() > most;
           if (cut) break;
           if (start != i) parts.push_back({start, i, false});
           parts.push_back({i, i + c.length, true});
