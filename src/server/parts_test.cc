@@ -30,15 +30,16 @@ TEST(AccessKeysTest, FindsNamesAndTellsNoKeys) {
 }
 
 TEST(WorkersTest, LongWorkMakesOnlyItsLikeWait) {
-  Workers workers(2);
+  // The workers go first: a promise may not while it is kept.
   std::promise<void> release;
   const std::shared_future<void> released = release.get_future().share();
   std::promise<void> third;
+  std::array<std::promise<void>, 100> short_ones;
+  Workers workers(2);
   workers.Add([released] { released.wait(); }, true);
   workers.Add([released] { released.wait(); }, true);
   workers.Add([&] { third.set_value(); }, true);
-  for (int i = 0; i < 100; ++i) {
-    std::promise<void> done;
+  for (std::promise<void>& done : short_ones) {
     workers.Add([&] { done.set_value(); });
     done.get_future().wait();  // or the test hangs
   }
@@ -47,8 +48,8 @@ TEST(WorkersTest, LongWorkMakesOnlyItsLikeWait) {
 }
 
 TEST(WorkersTest, OneThreadTakesBothKinds) {
-  Workers workers(1);
   std::promise<void> first, second;
+  Workers workers(1);
   workers.Add([&] { first.set_value(); }, true);
   workers.Add([&] { second.set_value(); });
   first.get_future().wait();

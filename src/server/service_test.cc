@@ -145,8 +145,8 @@ TEST(Service, ManyThreadsOfClientsGetTheirOwnAnswers) {
 }
 
 TEST(Service, ItsThreadOfSocketsGoesBeforeThoseThatCompute) {
+  std::promise<uint64_t> slice;  // outlives the thread that keeps it
   const RunningServer server;
-  std::promise<uint64_t> slice;
   server.Post([&] { slice.set_value(TimeSliceOfThisThread()); });
   const uint64_t found = slice.get_future().get();
   if (found == 0) GTEST_SKIP() << "this kernel tells no slices";
