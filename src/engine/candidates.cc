@@ -157,6 +157,92 @@ void KeepTypical(Candidates& candidates, double p, double log_total) {
   for (size_t i = 0; i < kept; ++i) candidates[i] = ranked[i].candidate;
 }
 
+void KeepTopK(Candidates& candidates, int k) {
+  if (k <= 0 || static_cast<size_t>(k) >= candidates.size()) return;
+  std::ranges::nth_element(candidates, candidates.begin() + (k - 1), MoreProbable);
+  candidates.resize(static_cast<size_t>(k));
+}
+
+Candidates NSigmaOf(const KernelTable& kernels, std::span<const float> logits, double n) {
+  double sum = 0;
+  int64_t count = 0;
+  for (const float x : logits) {
+    if (x <= kNever) continue;
+    sum += double{x};
+    ++count;
+  }
+  const double mean = sum / static_cast<double>(count);
+  double squares = 0;
+  for (const float x : logits) {
+    if (x > kNever) squares += (double{x} - mean) * (double{x} - mean);
+  }
+  const double least =
+      double{MaxLogit(kernels, logits)} - n * std::sqrt(squares / static_cast<double>(count));
+  std::vector<int32_t> ids;
+  CollectAtLeast(kernels, logits, std::nextafter(static_cast<float>(least), kNever), ids);
+  Candidates candidates = WithIds(logits, ids);
+  std::erase_if(candidates, [&](const Candidate& c) { return double{c.logit} < least; });
+  return candidates;
+}
+
+void ExcludeTopChoices(Candidates& candidates, double threshold) {
+  if (candidates.size() < 2) return;
+  const double total = LogTotal(candidates);
+  std::ranges::sort(candidates, MoreProbable);
+  size_t choices = 0;
+  while (choices < candidates.size() &&
+         Exp(-Information(candidates[choices], total)) >= threshold) {
+    ++choices;
+  }
+  if (choices < 2) return;
+  candidates.erase(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(choices - 1));
+}
+
+double NormalizedEntropy(const Candidates& candidates) {
+  if (candidates.size() < 2) return 0;
+  const double total = LogTotal(candidates);
+  double entropy = 0;
+  for (const Candidate& candidate : candidates) {
+    const double information = Information(candidate, total);
+    entropy += Exp(-information) * information;
+  }
+  return std::clamp(entropy / Log(static_cast<double>(candidates.size())), 0.0, 1.0);
+}
+
+namespace {
+
+// ln Σ exp(logit / temperature).
+double LogTotalAt(const Candidates& candidates, double temperature) {
+  const double max =
+      double{std::ranges::max_element(candidates, {}, &Candidate::logit)->logit} / temperature;
+  double total = 0;
+  for (const Candidate& candidate : candidates) {
+    total += Exp(double{candidate.logit} / temperature - max);
+  }
+  return max + Log(total);
+}
+
+constexpr double kBitsPerNat = 1.4426950408889634;
+
+}  // namespace
+
+void KeepUnsurprising(Candidates& candidates, double temperature, double target) {
+  const double total = LogTotalAt(candidates, temperature);
+  const size_t kept =
+      SortUntil(std::span(candidates), MoreProbable, [&](const Candidate& candidate) {
+        return (total - double{candidate.logit} / temperature) * kBitsPerNat > target;
+      });
+  const Candidate& last = candidates[kept - 1];
+  const bool surprising = (total - double{last.logit} / temperature) * kBitsPerNat > target;
+  candidates.resize(surprising ? std::max<size_t>(kept - 1, 1) : kept);
+}
+
+double SurpriseOf(const Candidates& candidates, double temperature, TokenId token) {
+  const double total = LogTotalAt(candidates, temperature);
+  const auto own = std::ranges::find(candidates, token, &Candidate::id);
+  return (total - double{own->logit} / temperature) * kBitsPerNat;
+}
+
 TokenId DrawGumbelMax(const Candidates& candidates, double temperature, const DrawKey& key) {
   // A draw u gives noise above t only if -ln u < e^-t, and 1 - u <= -ln u: most candidates are
   // rejected by comparing 1 - u with a power of two, without a logarithm.

@@ -61,6 +61,28 @@ Candidates MinPOf(const KernelTable& kernels, std::span<const float> logits, dou
 // information is closest to the entropy and whose probability exceeds p, closest first.
 void KeepTypical(Candidates& candidates, double p, double log_total);
 
+// The k most probable tokens of a list, in no order.
+void KeepTopK(Candidates& candidates, int k);
+
+// Top-n-sigma (Tang et al. 2024) over a whole row: tokens whose logit is at least the largest less
+// n standard deviations of all logits that are not -infinity.
+Candidates NSigmaOf(const KernelTable& kernels, std::span<const float> logits, double n);
+
+// XTC ("exclude top choices", p-e-w 2024): of the tokens of at least this probability all but the
+// least probable are left out.
+void ExcludeTopChoices(Candidates& candidates, double threshold);
+
+// The entropy of a list over the largest that one of its size can have, from 0 to 1; 0 for one
+// token.
+double NormalizedEntropy(const Candidates& candidates);
+
+// Mirostat 2 (Basu et al. 2021): keeps tokens whose surprise, in bits, at the temperature is at
+// most `target`, and at least the most probable one. They stand most probable first.
+void KeepUnsurprising(Candidates& candidates, double temperature, double target);
+
+// Surprise in bits of a token of the list at the temperature.
+double SurpriseOf(const Candidates& candidates, double temperature, TokenId token);
+
 // The list's draw at a temperature > 0: argmax of logit / temperature + Gumbel noise, the noise of
 // a token being -ln(-ln u) with u = DrawKey::Uniform(key.Bits(id)). Distributed as the softmax of
 // logit / temperature; ties to the lower id.

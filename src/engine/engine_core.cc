@@ -24,8 +24,8 @@ class EngineCore::StepLogits : public LogitsSink {
       if (!row.sample) continue;
       const Generation& generation = *row.generation;
       drawn_.emplace_back(
-          &row, sampler_.Draw(generation.request().sampling, generation.state(),
-                              generation.choice(), generation.logprobs(), logits.row_span(r)));
+          &row, sampler_.Draw(generation.sampling(), generation.state(), generation.choice(),
+                              generation.logprobs(), logits.row_span(r)));
     }
     // Drawn first: a request's sink may change the rows.
     for (int begin = 0; begin < logits.rows;) {
@@ -80,7 +80,10 @@ int EngineCore::MaxNew(const Request& request) const {
 Result<std::shared_ptr<const AcceptedRequest>> EngineCore::Accept(Request request) const {
   NIBBLE_RETURN_IF_ERROR(Check(request));
   const int max_new = MaxNew(request);
-  return std::make_shared<const AcceptedRequest>(std::move(request), max_new, tokenizer_);
+  NIBBLE_TRY(PreparedSampling prepared,
+             PrepareSampling(std::exchange(request.sampling, {}), tokenizer_));
+  return std::make_shared<const AcceptedRequest>(std::move(request), std::move(prepared), max_new,
+                                                 tokenizer_);
 }
 
 void EngineCore::Start(RequestId id, const std::shared_ptr<const AcceptedRequest>& accepted,

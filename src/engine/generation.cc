@@ -5,12 +5,14 @@
 
 namespace nibble {
 
-AcceptedRequest::AcceptedRequest(Request checked, int max_new_tokens, const Tokenizer& tokenizer)
+AcceptedRequest::AcceptedRequest(Request checked, PreparedSampling prepared, int max_new_tokens,
+                                 const Tokenizer& tokenizer)
     : request(std::move(checked)),
+      sampling(std::move(prepared)),
       prompt(ShareTokens(std::exchange(request.prompt, {}))),
       max_new(max_new_tokens),
       choices(std::max(request.n, request.best_of)),
-      state(HasPenalties(request.sampling) ? request.sampling.penalty_last_n : 0, prompt),
+      state(HasPenalties(sampling.params) ? sampling.params.penalty_last_n : 0, prompt),
       // Behind nothing but control tokens (BOS) the answer is the text's beginning.
       at_start(std::ranges::all_of(*prompt, [&](TokenId id) { return tokenizer.IsControl(id); })) {}
 
@@ -63,7 +65,7 @@ std::optional<FinishReason> Generation::Accept(const Drawn& drawn, double now) {
   if (!first_token_s_) first_token_s_ = now;
   usage_.decode_s = now - *first_token_s_;
   ++usage_.generated_tokens;
-  state_.Accept(drawn.id);
+  state_.Accept(drawn.id, drawn.mirostat);
 
   TokenEvent event{.choice = start_.choice,
                    .id = drawn.id,
@@ -71,7 +73,10 @@ std::optional<FinishReason> Generation::Accept(const Drawn& drawn, double now) {
                    .logprob = drawn.logprob,
                    .top = drawn.top};
   const bool ends = !request().ignore_end && tokenizer_->IsEnd(drawn.id);
-  if (!ends) event.text = stops_.Add(detokenizer_.Add(drawn.id));
+  if (!ends) {
+    event.text = detokenizer_.Add(drawn.id);
+    if (usage_.generated_tokens > sampling().params.min_tokens) event.text = stops_.Add(event.text);
+  }
   sink_->OnToken(start_.id, event);
   if (ends || stops_.matched()) return FinishReason::kStop;
   if (!WantsToken()) return FinishReason::kLength;

@@ -16,9 +16,11 @@ namespace nibble {
 // A request that has been checked, with everything that its choices share. Made once, on the thread
 // that submits it: the engine's thread must not copy or count prompts.
 struct AcceptedRequest {
-  AcceptedRequest(Request checked, int max_new_tokens, const Tokenizer& tokenizer);
+  AcceptedRequest(Request checked, PreparedSampling prepared, int max_new_tokens,
+                  const Tokenizer& tokenizer);
 
-  Request request;       // without its prompt
+  Request request;       // without its prompt and sampling parameters
+  PreparedSampling sampling;
   SharedTokens prompt;   // that prompt
   int max_new = 0;       // most tokens of an answer
   int choices = 1;       // answers that are generated: n, or best_of
@@ -42,6 +44,7 @@ class Generation {
   const Request& request() const { return accepted_->request; }
   RequestId id() const { return start_.id; }
   int choice() const { return start_.choice; }
+  const PreparedSampling& sampling() const { return accepted_->sampling; }
   const SamplerState& state() const { return state_; }
   // Whether the token behind the last known one is wanted.
   bool WantsToken() const { return usage_.generated_tokens < accepted_->max_new; }

@@ -18,6 +18,7 @@ class DrawKey {
       : state_(SplitMix(SplitMix(SplitMix(seed + kSplitMixStep) + static_cast<uint64_t>(choice)) +
                         static_cast<uint64_t>(position))) {}
 
+  // id -1 is no token: the number of the position itself, for samplers that toss a coin.
   uint64_t Bits(TokenId id) const { return SplitMixAt(state_, static_cast<uint64_t>(id.value())); }
 
   static double Uniform(uint64_t bits) { return UniformOf(bits); }

@@ -22,14 +22,30 @@ struct LogitBias {
 };
 
 // How a token is drawn from a row of logits. The order of the samplers is llama.cpp's: logit bias,
-// penalties, top-k, typical, top-p, min-p, temperature, then one Gumbel-max draw (docs/engine.md).
-// The defaults change nothing and take the most probable token.
+// penalties, DRY, forbidden tokens, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature,
+// then one Gumbel-max draw (docs/sampling.md). The defaults change nothing and take the most
+// probable token.
 struct SamplingParams {
   float temperature = 0;  // 0: the most probable token, ties to the lower id
   int top_k = 0;          // keep the k most probable; 0: all
   float top_p = 1;        // keep the smallest set of at least this probability; 1: all
   float min_p = 0;        // keep probabilities >= min_p · largest; 0: all
   float typical_p = 1;    // locally typical sampling (Meister et al. 2022); 1: off
+  // Keep logits within so many standard deviations of the largest (Tang et al. 2024); <= 0: all.
+  float top_n_sigma = -1;
+  // XTC: with this probability, all tokens of at least the threshold but the least probable of
+  // them are left out.
+  float xtc_probability = 0;
+  float xtc_threshold = 0.1F;
+  // Dynamic temperature: from temperature - range, at no entropy, to temperature + range, at the
+  // largest that so many tokens can have, by that share raised to the exponent; range 0: off.
+  float dynatemp_range = 0;
+  float dynatemp_exponent = 1;
+  // 2: mirostat 2 (Basu et al. 2021) in place of all filters above, 0: off. tau: surprise in bits
+  // that it aims at; eta: how fast.
+  int mirostat = 0;
+  float mirostat_tau = 5;
+  float mirostat_eta = 0.1F;
 
   // Over the last `penalty_last_n` tokens of prompt and answer (-1: all, 0: none).
   float repetition_penalty = 1;  // > 0; divides positive, multiplies negative logits
@@ -37,6 +53,19 @@ struct SamplingParams {
   float frequency_penalty = 0;   // subtracted per occurrence
   int penalty_last_n = 64;
 
+  // DRY: a token that would continue a repetition of n >= allowed_length tokens loses
+  // multiplier · base^(n - allowed_length); 0: off. Repetitions are looked for in the last
+  // dry_penalty_last_n tokens of prompt and answer (-1: all) and do not reach over a breaker.
+  float dry_multiplier = 0;
+  float dry_base = 1.75F;
+  int dry_allowed_length = 2;
+  int dry_penalty_last_n = -1;
+  std::vector<std::string> dry_sequence_breakers = {"\n", ":", "\"", "*"};
+
+  // No end token is drawn, and no stop string is looked for, before the answer has so many tokens.
+  int min_tokens = 0;
+  // The answer never has the tokens of these texts in a row, with or without a space before.
+  std::vector<std::string> bad_words = {};
   std::vector<LogitBias> logit_bias = {};
   uint64_t seed = 0;  // same seed, choice and prompt: same answer
 };

@@ -18,8 +18,9 @@ size_t SamplerState::WindowBegin(size_t size) const {
   return size > window ? size - window : 0;
 }
 
-void SamplerState::Accept(TokenId accepted) {
+void SamplerState::Accept(TokenId accepted, std::optional<double> mirostat) {
   answer_.push_back(accepted);
+  if (mirostat) mirostat_.push_back(*mirostat);
   if (window_ == 0) return;
   Change(accepted, 1);
   const size_t begin = WindowBegin(static_cast<size_t>(position()));
@@ -34,6 +35,7 @@ void SamplerState::Rollback(int n) {
       if (begin > 0) Change(token(begin - 1), 1);
       Change(answer_.back(), -1);
     }
+    if (mirostat_.size() == answer_.size()) mirostat_.pop_back();
     answer_.pop_back();
   }
 }

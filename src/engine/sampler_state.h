@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/shared_tokens.h"
+#include "base/token_list.h"
 
 namespace nibble {
 
@@ -17,11 +19,20 @@ class SamplerState {
   // window: tokens that count for penalties; -1 all, 0 none. No prompt is an empty one.
   explicit SamplerState(int window, SharedTokens prompt = nullptr);
 
-  void Accept(TokenId token);
+  // mirostat: its target of surprise behind the token, where it is in use.
+  void Accept(TokenId token, std::optional<double> mirostat = std::nullopt);
   // Takes back the last n accepted tokens, as if they had never been. The prompt stays.
   void Rollback(int n);
 
   int position() const { return static_cast<int>(prompt_size() + answer_.size()); }
+  TokenList tokens() const {
+    return {.prompt = prompt_ ? std::span<const TokenId>(*prompt_) : std::span<const TokenId>(),
+            .answer = answer_};
+  }
+  // What was accepted last; nothing before the first token.
+  std::optional<double> mirostat() const {
+    return mirostat_.empty() ? std::nullopt : std::optional(mirostat_.back());
+  }
 
   // visit(TokenId, int count) for every token inside the window, in no order.
   template <class Visit>
@@ -40,9 +51,7 @@ class SamplerState {
   using Counts = std::unordered_map<TokenId, int>;
 
   size_t prompt_size() const { return prompt_ ? prompt_->size() : 0; }
-  TokenId token(size_t i) const {
-    return i < prompt_size() ? (*prompt_)[i] : answer_[i - prompt_size()];
-  }
+  TokenId token(size_t i) const { return tokens()[static_cast<int>(i)]; }
   void Change(TokenId token, int by);
   // First token inside the window when `size` tokens are known.
   size_t WindowBegin(size_t size) const;
@@ -51,7 +60,8 @@ class SamplerState {
   SharedTokens prompt_;
   std::shared_ptr<const Counts> prompt_counts_;  // within the window at the prompt's end, all > 0
   std::vector<TokenId> answer_;
-  Counts changes_;  // to prompt_counts_ since; none is 0
+  std::vector<double> mirostat_;  // [answer_] where mirostat is in use, else empty
+  Counts changes_;                // to prompt_counts_ since; none is 0
 };
 
 }  // namespace nibble

@@ -59,6 +59,13 @@ const KernelTable& Kernels() { return KernelsFor(Isa::kScalar); }
 
 Sampler MakeSampler(int vocabulary) { return Sampler(vocabulary, Kernels()); }
 
+// Parameters that need no vocabulary.
+PreparedSampling Plain(const SamplingParams& params) {
+  PreparedSampling prepared;
+  prepared.params = params;
+  return prepared;
+}
+
 TEST(MostProbable, FindsTheFirstMaximumAndRefusesNan) {
   for (int n : {1, 2, 15, 16, 17, 31, 32, 33, 1000}) {
     std::vector<float> logits = RandomLogits(n, n);
@@ -205,7 +212,7 @@ TEST(SamplerState, RollbackIsAsIfTheTokensHadNeverBeen) {
     for (int i = 0; i < 60; ++i) {
       SamplerState next = checkpoints.back();
       tokens.emplace_back(static_cast<int>(random() % 5));
-      next.Accept(tokens.back());
+      next.Accept(tokens.back(), i);
       checkpoints.push_back(next);
       EXPECT_EQ(CountsOf(next), CountsOf(tokens, window)) << window << " " << i;
     }
@@ -215,6 +222,7 @@ TEST(SamplerState, RollbackIsAsIfTheTokensHadNeverBeen) {
       const SamplerState& expected = checkpoints[checkpoints.size() - 1 - n];
       EXPECT_EQ(state.position(), expected.position());
       EXPECT_EQ(CountsOf(state), CountsOf(expected)) << window << " " << n;
+      EXPECT_EQ(state.mirostat(), expected.mirostat());
     }
   }
 }
@@ -282,7 +290,7 @@ TEST(Sampler, LogprobsAreTheLogSoftmax) {
     params.top_k = 5;
     params.repetition_penalty = 1.5F;
     const SamplerState state(-1, ShareTokens({TokenId{1}, TokenId{2}}));
-    const auto drawn = sampler.Draw(params, state, 0, n, logits);
+    const auto drawn = sampler.Draw(Plain(params), state, 0, n, logits);
     ASSERT_TRUE(drawn);
     ASSERT_EQ(drawn->top.size(), static_cast<size_t>(n));
     double total = 0;
@@ -325,11 +333,11 @@ TEST(Sampler, GreedyIsTheArgmaxAfterPenaltiesAndBias) {
   const std::vector<float> logits = {1, 3, 3, 2};
   SamplingParams params;
   const SamplerState state(-1, ShareTokens({TokenId{1}}));
-  EXPECT_EQ(sampler.Draw(params, state, 0, -1, logits)->id, TokenId{1});
+  EXPECT_EQ(sampler.Draw(Plain(params), state, 0, -1, logits)->id, TokenId{1});
   params.presence_penalty = 0.5F;
-  EXPECT_EQ(sampler.Draw(params, state, 0, -1, logits)->id, TokenId{2});
+  EXPECT_EQ(sampler.Draw(Plain(params), state, 0, -1, logits)->id, TokenId{2});
   params.logit_bias = {{TokenId{2}, -kInfinity}};
-  EXPECT_EQ(sampler.Draw(params, state, 0, -1, logits)->id, TokenId{1});
+  EXPECT_EQ(sampler.Draw(Plain(params), state, 0, -1, logits)->id, TokenId{1});
 }
 
 TEST(Sampler, AppliesTheFiltersInOrder) {
@@ -350,7 +358,7 @@ TEST(Sampler, AppliesTheFiltersInOrder) {
   SamplerState state(0);
   std::set<int> seen;
   for (int i = 0; i < 3000; ++i) {
-    const TokenId drawn = sampler.Draw(params, state, 0, -1, logits)->id;
+    const TokenId drawn = sampler.Draw(Plain(params), state, 0, -1, logits)->id;
     EXPECT_EQ(drawn, DrawGumbelMax(allowed, params.temperature, DrawKey(4, 0, i)));
     seen.insert(drawn.value());
     state.Accept(drawn);
@@ -363,7 +371,7 @@ TEST(Sampler, LogprobsAreOfTheModelsLogits) {
   Sampler sampler = MakeSampler(4);
   SamplingParams params;
   params.logit_bias = {{TokenId{1}, -kInfinity}};
-  const auto drawn = sampler.Draw(params, SamplerState(0), 0, 2, logits);
+  const auto drawn = sampler.Draw(Plain(params), SamplerState(0), 0, 2, logits);
   ASSERT_TRUE(drawn);
   const double total = std::log(std::exp(1) + std::exp(3) + std::exp(0.5) + std::exp(2));
   EXPECT_EQ(drawn->id, TokenId{3});
@@ -390,8 +398,34 @@ TEST(CheckSampling, RefusesWhatIsOutOfRangeByName) {
   EXPECT_TRUE(refused([](SamplingParams& p) { p.presence_penalty = kInfinity; }, "presence"));
   EXPECT_TRUE(refused([](SamplingParams& p) { p.frequency_penalty = kInfinity; }, "frequency"));
   EXPECT_TRUE(refused([](SamplingParams& p) { p.penalty_last_n = -2; }, "penalty_last_n"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.xtc_probability = 1.1F; }, "xtc_probability"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.xtc_threshold = -0.1F; }, "xtc_threshold"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.dynatemp_range = -1; }, "dynatemp_range"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.dynatemp_exponent = -1; }, "dynatemp_exponent"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.mirostat = 1; }, "mirostat"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.mirostat_tau = -1; }, "mirostat_tau"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.mirostat_eta = kInfinity; }, "mirostat_eta"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.dry_multiplier = -1; }, "dry_multiplier"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.dry_base = 0.5F; }, "dry_base"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.dry_allowed_length = -1; }, "dry_allowed_length"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.dry_penalty_last_n = -2; }, "dry_penalty_last_n"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.min_tokens = -1; }, "min_tokens"));
   EXPECT_TRUE(refused([](SamplingParams& p) { p.logit_bias = {{TokenId{100}, 1}}; }, "100"));
   EXPECT_TRUE(refused([](SamplingParams& p) { p.logit_bias = {{TokenId{1}, kInfinity}}; }, "bias"));
+}
+
+TEST(CheckSampling, RefusesWhatMirostatTakesThePlaceOf) {
+  const auto refused = [](void (*change)(SamplingParams&), const char* name) {
+    SamplingParams params;
+    params.mirostat = 2;
+    EXPECT_TRUE(CheckSampling(params, 100));
+    change(params);
+    const Status status = CheckSampling(params, 100);
+    return !status && status.error().message.find(name) != std::string::npos;
+  };
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.xtc_probability = 0.5F; }, "xtc_probability"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.dynatemp_range = 0.5F; }, "dynatemp_range"));
+  EXPECT_TRUE(refused([](SamplingParams& p) { p.top_n_sigma = 1; }, "top_n_sigma"));
 }
 
 TEST(CheckSampling, RefusesNanInEveryNumber) {
@@ -403,7 +437,16 @@ TEST(CheckSampling, RefusesNanInEveryNumber) {
       {&SamplingParams::typical_p, "typical_p"},
       {&SamplingParams::repetition_penalty, "repetition_penalty"},
       {&SamplingParams::presence_penalty, "presence_penalty"},
-      {&SamplingParams::frequency_penalty, "frequency_penalty"}};
+      {&SamplingParams::frequency_penalty, "frequency_penalty"},
+      {&SamplingParams::top_n_sigma, "top_n_sigma"},
+      {&SamplingParams::xtc_probability, "xtc_probability"},
+      {&SamplingParams::xtc_threshold, "xtc_threshold"},
+      {&SamplingParams::dynatemp_range, "dynatemp_range"},
+      {&SamplingParams::dynatemp_exponent, "dynatemp_exponent"},
+      {&SamplingParams::mirostat_tau, "mirostat_tau"},
+      {&SamplingParams::mirostat_eta, "mirostat_eta"},
+      {&SamplingParams::dry_multiplier, "dry_multiplier"},
+      {&SamplingParams::dry_base, "dry_base"}};
   for (const auto& [member, name] : numbers) {
     SamplingParams params;
     params.*member = kNan;
