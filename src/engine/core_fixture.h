@@ -31,6 +31,8 @@ struct CoreSetup {
   std::vector<int> end = {};
   bool prefix_cache = false;
   StepObserver* observer = nullptr;
+  Drafter* drafter = nullptr;
+  StepPrice price = {};
 };
 
 // For tests: a core over a fake model, driven by hand. Pages are checked after every step.
@@ -44,8 +46,10 @@ class CoreFixture {
                .limits = setup.limits,
                .pools = setup.pools,
                .pages = {.prefix_cache = setup.prefix_cache},
+               .price = setup.price,
                .clock = [this] { return time_ += 1; },
-               .observer = setup.observer}) {}
+               .observer = setup.observer,
+               .drafter = setup.drafter}) {}
 
   std::shared_ptr<EventStream> Submit(Request request) {
     auto stream = std::make_shared<EventStream>(request.n);

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -8,10 +9,15 @@
 #include "engine/engine_core.h"
 #include "engine/engine_thread.h"
 #include "engine/fit_step_price.h"
+#include "engine/model_drafter.h"
 #include "engine/model_tokenizer.h"
+#include "engine/ngram_drafter.h"
 #include "engine/plan.h"
+#include "engine/same_vocabulary.h"
+#include "engine/two_drafters.h"
 #include "kernels/kernel_table.h"
 #include "kv/storage/kv_storage.h"
+#include "kv/storage/pool_sizes.h"
 #include "model/config/model_file.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
@@ -22,13 +28,30 @@
 namespace nibble {
 namespace {
 
+// The longest that CheckOptions allows: speculation needs prices where steps have no limit, too.
+constexpr double kNoStepLimit = 3600;
+
 // Everything that is decided before anything is loaded.
 struct Prepared {
   std::unique_ptr<ThreadPool> pool;
   const KernelTable* kernels = nullptr;
   LoadOptions load;
+  std::optional<ModelFile> draft;
+  LoadOptions draft_load;
   PlannedPools pools;
 };
+
+// A draft model's context may be shorter: behind it nothing is guessed.
+Status PrepareDraft(const EngineOptions& options, Prepared& prepared, PlanInput& input) {
+  if (options.speculation.draft.empty()) return {};
+  NIBBLE_TRY(prepared.draft, ModelFile::Open(options.speculation.draft));
+  const ModelConfig& config = prepared.draft->config();
+  prepared.draft_load = prepared.load;
+  prepared.draft_load.max_context = std::min(options.max_context, config.context_length);
+  input.draft_config = &config;
+  NIBBLE_TRY(input.draft, Decoder::Plan(*prepared.draft, prepared.draft_load, *prepared.pool));
+  return {};
+}
 
 Result<Prepared> Prepare(const ModelFile& file, const EngineOptions& options) {
   NIBBLE_RETURN_IF_ERROR(CheckOptions(options));
@@ -50,6 +73,7 @@ Result<Prepared> Prepare(const ModelFile& file, const EngineOptions& options) {
                   .threads = threads,
                   .available = topology.memory_available};
   NIBBLE_TRY(input.model, Decoder::Plan(file, prepared.load, *prepared.pool));
+  NIBBLE_RETURN_IF_ERROR(PrepareDraft(options, prepared, input));
   NIBBLE_TRY(prepared.pools, PlanPools(input));
   return prepared;
 }
@@ -61,6 +85,54 @@ Status Refuse(const std::filesystem::path& path, const EnginePlan& plan) {
           : "no context would fit beside the weights";
   return Fail(ErrorKind::kNoRoom, "{}: does not fit in memory: {}; {}", path.string(),
               plan.Describe(), advice);
+}
+
+}  // namespace
+
+// A draft model with its pages.
+struct DraftModel {
+  DraftModel(std::unique_ptr<Decoder> decoder_in, KvStorage storage_in)
+      : decoder(std::move(decoder_in)),
+        storage(std::move(storage_in)),
+        executor(*decoder, storage) {}
+
+  std::unique_ptr<Decoder> decoder;
+  KvStorage storage;
+  CpuExecutor executor;
+};
+
+namespace {
+
+Result<std::unique_ptr<DraftModel>> LoadDraft(const Prepared& prepared, ThreadPool& pool,
+                                              const Tokenizer& tokenizer,
+                                              const EngineOptions& options) {
+  const ModelFile& file = *prepared.draft;
+  NIBBLE_TRY(const Tokenizer own, LoadModelTokenizer(file));
+  if (const Status same = CheckSameVocabulary(tokenizer, own); !same) {
+    return Within(file.path().string(), same.error());
+  }
+  auto loaded = Decoder::Load(file, prepared.draft_load, *prepared.kernels, pool);
+  if (!loaded) return Within(file.path().string(), std::move(loaded).error());
+  const PlannedPools& pools = prepared.pools;
+  NIBBLE_TRY(KvStorage storage,
+             KvStorage::Create(pools.draft_groups, OpenPagesOf(pools.draft_pools),
+                               SealedPagesOf(pools.draft_pools)));
+  NIBBLE_RETURN_IF_ERROR(storage.Interleave(options.nodes));
+  return std::make_unique<DraftModel>(*std::move(loaded), std::move(storage));
+}
+
+size_t TouchedBytes(const KvGroup& group, const FormPages& touched) {
+  return group.two_forms() ? group.SealedPageBytes() * static_cast<size_t>(touched.pages) +
+                                 group.PageBytes() * static_cast<size_t>(touched.open)
+                           : group.PageBytes() * static_cast<size_t>(touched.pages);
+}
+
+void AtLeast(const std::vector<FormPages>& least, std::vector<FormPages>& touched) {
+  touched.resize(std::max(touched.size(), least.size()));
+  for (size_t g = 0; g < least.size(); ++g) {  // pools hand out pages in one order
+    touched[g].pages = std::max(touched[g].pages, least[g].pages);
+    touched[g].open = std::max(touched[g].open, least[g].open);
+  }
 }
 
 }  // namespace
@@ -83,6 +155,9 @@ struct Engine::Impl {
   EnginePlan plan;
   CpuExecutor executor;
   std::vector<FormPages> touched_by_fit;  // per group; none without a budget of time
+  std::unique_ptr<DraftModel> draft;
+  std::vector<FormPages> draft_touched_by_fit;
+  std::unique_ptr<Drafter> drafter;
   std::unique_ptr<EngineCore> core;
   std::unique_ptr<EngineThread> thread;
 };
@@ -133,14 +208,40 @@ Result<std::unique_ptr<Engine>> Engine::Create(const ModelFile& file,
                          .observer = options.steps};
   core.pages.prefix_cache = options.prefix_cache;
   core.pages.hash.seed = RandomBits();
-  if (options.step_budget) {
+  if (options.step_budget || options.speculation.on()) {
     FittedStepPrice fitted = FitStepPrice(impl->executor, {.pools = core.pools,
                                                            .max_rows = options.max_rows,
                                                            .max_context = core.max_context,
-                                                           .clock = MonotonicSeconds});
+                                                           .clock = MonotonicSeconds,
+                                                           .fine = options.speculation.on()});
     core.price = std::move(fitted.price);
+    if (!options.step_budget) core.limits.max_step_s = kNoStepLimit;
     impl->touched_by_fit = std::move(fitted.touched);
   }
+  if (options.speculation.ngram) impl->drafter = std::make_unique<NgramDrafter>();
+  if (prepared.draft) {
+    NIBBLE_TRY(impl->draft, LoadDraft(prepared, *impl->pool, impl->tokenizer, options));
+    impl->plan.draft = impl->draft->decoder->plan();
+    ModelDrafterOptions own{.pools = pools.draft_pools,
+                            .max_rows = options.max_rows,
+                            .max_context = impl->draft->decoder->max_context(),
+                            .target_price = core.price};
+    FittedStepPrice fitted = FitStepPrice(impl->draft->executor, {.pools = own.pools,
+                                                                  .max_rows = own.max_rows,
+                                                                  .max_context = own.max_context,
+                                                                  .clock = MonotonicSeconds,
+                                                                  .fine = true});
+    own.price = std::move(fitted.price);
+    impl->draft_touched_by_fit = std::move(fitted.touched);
+    auto drafter =
+        std::make_unique<ModelDrafter>(impl->draft->executor, *prepared.kernels, std::move(own));
+    if (impl->drafter == nullptr) {
+      impl->drafter = std::move(drafter);
+    } else {
+      impl->drafter = std::make_unique<TwoDrafters>(std::move(impl->drafter), std::move(drafter));
+    }
+  }
+  core.drafter = impl->drafter.get();
   impl->core = std::make_unique<EngineCore>(impl->executor, impl->tokenizer, *prepared.kernels,
                                             std::move(core));
   try {
@@ -171,17 +272,15 @@ const std::vector<PoolSpec>& Engine::pools() const { return impl_->core->options
 size_t Engine::WeightBytesPerStep() const { return impl_->decoder->WeightBytesPerStep(); }
 EngineStats Engine::Stats() const {
   EngineStats stats = impl_->thread->Stats();
+  AtLeast(impl_->touched_by_fit, stats.kv_pages_touched);
   for (size_t g = 0; g < stats.kv_pages_touched.size(); ++g) {
-    const KvGroup& group = impl_->storage.groups()[g];
-    FormPages& touched = stats.kv_pages_touched[g];
-    if (!impl_->touched_by_fit.empty()) {  // pools hand out pages in one order
-      touched.pages = std::max(touched.pages, impl_->touched_by_fit[g].pages);
-      touched.open = std::max(touched.open, impl_->touched_by_fit[g].open);
-    }
-    stats.kv_touched_bytes += group.two_forms()
-                                  ? group.SealedPageBytes() * static_cast<size_t>(touched.pages) +
-                                        group.PageBytes() * static_cast<size_t>(touched.open)
-                                  : group.PageBytes() * static_cast<size_t>(touched.pages);
+    stats.kv_touched_bytes += TouchedBytes(impl_->storage.groups()[g], stats.kv_pages_touched[g]);
+  }
+  if (impl_->draft == nullptr) return stats;
+  AtLeast(impl_->draft_touched_by_fit, stats.draft_pages_touched);
+  for (size_t g = 0; g < stats.draft_pages_touched.size(); ++g) {
+    stats.kv_touched_bytes +=
+        TouchedBytes(impl_->draft->storage.groups()[g], stats.draft_pages_touched[g]);
   }
   return stats;
 }

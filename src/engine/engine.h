@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -21,6 +22,16 @@ class ModelFile;
 class StepObserver;
 class StepPrice;
 class Tokenizer;
+
+// Guessing what comes next and verifying several tokens in one step; answers stay the same bits.
+struct Speculation {
+  bool ngram = false;  // from what followed the last tokens before, in prompt and answer
+  // By a smaller model of the same vocabulary: a GGUF file or a Hugging Face folder; empty: none.
+  // Where both guess, what followed before goes first if it is likely right.
+  std::filesystem::path draft = {};
+
+  bool on() const { return ngram || !draft.empty(); }
+};
 
 struct EngineOptions {
   int threads = 0;  // 0: affinity and cgroup quota decide
@@ -46,6 +57,7 @@ struct EngineOptions {
   // made: at most max_step_s, or, where that is 0, twice the price of the answers in it alone.
   bool step_budget = true;
   double max_step_s = 0;
+  Speculation speculation = {};
   // Sees the input of every linear layer of every step, on the engine's thread; the last event of a
   // request comes after its last call. Must outlive the engine. Not with step_budget, whose
   // measurement it would see too.
@@ -57,7 +69,8 @@ struct EngineOptions {
 // The memory contract, known before anything is loaded.
 struct EnginePlan {
   MemoryPlan model;
-  size_t kv_bytes = 0;         // page pools; pages are taken as they are filled
+  MemoryPlan draft;            // of the draft model
+  size_t kv_bytes = 0;         // page pools of both; pages are taken as they are filled
   size_t kv_open_bytes = 0;    // of these, pages that are not sealed yet, where they are others
   size_t sampler_bytes = 0;    // candidates, counts and log-probabilities of one row
   size_t tokenizer_bytes = 0;  // estimate from the vocabulary
@@ -71,10 +84,13 @@ struct EnginePlan {
   int fitting_context = 0;  // most tokens that the available memory holds, up to the one asked for
 
   size_t Total() const {
-    return model.Total() + kv_bytes + sampler_bytes + tokenizer_bytes + process_bytes;
+    return model.Total() + draft.Total() + kv_bytes + sampler_bytes + tokenizer_bytes +
+           process_bytes;
   }
   // Most bytes ever: what is needed only while loading counts as well.
-  size_t Peak() const { return Total() + model.load_scratch_bytes; }
+  size_t Peak() const {
+    return Total() + std::max(model.load_scratch_bytes, draft.load_scratch_bytes);
+  }
   bool Fits() const { return Peak() <= available_bytes; }
   std::string Describe() const;        // one line for people: every part and the sum
   std::vector<std::string> kv_groups;  // a line for people each: what a page holds
@@ -90,17 +106,23 @@ struct EngineStats {
   int64_t preemptions_for_answers = 0;  // of these: an earlier sequence's next token had no page
   int64_t preemptions_for_prompts = 0;  // and: the first sequence's prompt had none
   int64_t sampled = 0;                  // tokens drawn
-  double step_s = 0;                    // in which steps ran
-  double weight_bytes = 0;              // that all steps read
+  bool speculates = false;
+  int64_t drafts = 0;                     // of sequences in steps that had guesses
+  int64_t drafted = 0;                    // guesses that steps verified
+  int64_t accepted = 0;                   // of these, right ones
+  std::vector<int64_t> accepted_at = {};  // the first, second … of each draft
+  double step_s = 0;                      // in which steps ran
+  double weight_bytes = 0;                // that all steps read
   double kv_bytes = 0;
   int64_t prefix_hits = 0;    // requests that began with positions from the prefix cache
   int64_t cached_tokens = 0;  // those positions
   int kv_pages_cached = 0;    // kept for the prefix cache, free for anybody
-  std::vector<FormPages> kv_pages_touched = {};  // per group: pages that ever held anything
-  size_t kv_touched_bytes = 0;                   // their memory
-  int kv_pages_used = 0;                         // of all groups
-  int kv_pages_peak = 0;                         // most of them after any step
-  int kv_pages_total = 0;                        // of all groups
+  std::vector<FormPages> kv_pages_touched = {};     // per group: pages that ever held anything
+  std::vector<FormPages> draft_pages_touched = {};  // the same of the draft model
+  size_t kv_touched_bytes = 0;                      // the memory of both
+  int kv_pages_used = 0;                            // of all groups
+  int kv_pages_peak = 0;                            // most of them after any step
+  int kv_pages_total = 0;                           // of all groups
 };
 
 // Runs any number of requests over one model, on a thread of its own. All methods may be called

@@ -21,11 +21,7 @@ class EngineCore::StepLogits : public LogitsSink {
         wanted_.subspan(static_cast<size_t>(first), static_cast<size_t>(logits.rows));
     for (int r = 0; r < logits.rows; ++r) {
       const Wanted& row = rows[static_cast<size_t>(r)];
-      if (!row.sample) continue;
-      const Generation& generation = *row.generation;
-      drawn_.emplace_back(
-          &row, sampler_.Draw(generation.sampling(), generation.state(), generation.choice(),
-                              generation.logprobs(), logits.row_span(r)));
+      if (row.sample) Draw(row, logits.row_span(r));
     }
     // Drawn first: a request's sink may change the rows.
     for (int begin = 0; begin < logits.rows;) {
@@ -40,9 +36,29 @@ class EngineCore::StepLogits : public LogitsSink {
     }
   }
 
-  const std::vector<std::pair<const Wanted*, Result<Drawn>>>& drawn() const { return drawn_; }
+  // One sequence's tokens stand together: those before the last are guesses that were right.
+  struct Token {
+    const Wanted* row;
+    Result<Drawn> drawn;
+    bool known;  // a guess: the next one is of the same sequence
+  };
+  const std::vector<Token>& drawn() const { return drawn_; }
 
  private:
+  // A row behind a wrong guess is of no use.
+  void Draw(const Wanted& row, std::span<const float> logits) {
+    if (row.generation != generation_) {
+      generation_ = row.generation;
+      right_ = true;
+    } else if (right_) {
+      drawn_.back().known = true;
+    }
+    if (!right_) return;
+    drawn_.push_back({&row, generation_->Draw(sampler_, logits), false});
+    const Result<Drawn>& drawn = drawn_.back().drawn;
+    right_ = drawn && drawn->id == row.guess && !generation_->EndsWith(drawn->id);
+  }
+
   static void Deliver(const Wanted& head, MatrixView<float> logits, int begin, int end) {
     head.generation->request().logits->Rows(
         Position{head.position}, {logits.row(begin), end - begin, logits.cols, logits.stride});
@@ -51,7 +67,9 @@ class EngineCore::StepLogits : public LogitsSink {
 
   Sampler& sampler_;
   std::span<const Wanted> wanted_;
-  std::vector<std::pair<const Wanted*, Result<Drawn>>> drawn_;
+  std::vector<Token> drawn_;
+  Generation* generation_ = nullptr;  // of the last row that was drawn from
+  bool right_ = false;                // its guesses so far
 };
 
 EngineCore::EngineCore(Executor& executor, const Tokenizer& tokenizer, const KernelTable& kernels,
@@ -130,7 +148,33 @@ void EngineCore::CancelAll() {
   while (!choices_.empty()) Cancel(choices_.begin()->first);
 }
 
+void EngineCore::ProposeDrafts() {
+  queries_.clear();
+  for (const auto& [id, generation] : generations_) {
+    const Sequence& sequence = *scheduler_.Find(id);
+    // Rows that may be rolled back are nobody's to see.
+    if (!sequence.running || !sequence.generating() || generation.request().logits != nullptr) {
+      continue;
+    }
+    const int most = std::min(kMostDraft, sequence.max_positions - sequence.tokens());
+    if (most <= 0) continue;
+    queries_.push_back({.sequence = id,
+                        .tokens = sequence.list(),
+                        .most = most,
+                        .choice = generation.choice(),
+                        .sampling = &generation.sampling(),
+                        .state = &generation.state()});
+  }
+  if (queries_.empty()) return;
+  options_.drafter->Propose(queries_, drafts_);
+  for (size_t i = 0; i < queries_.size(); ++i) {
+    if (drafts_[i].tokens.empty()) continue;
+    scheduler_.Propose(queries_[i].sequence, drafts_[i].tokens, drafts_[i].chances);
+  }
+}
+
 bool EngineCore::RunStep() {
+  if (options_.drafter != nullptr) ProposeDrafts();
   const int running = scheduler_.running();
   Step step = scheduler_.Plan(options_.limits.max_rows);
   for (RequestId sequence : step.preempted()) generations_.at(sequence).OnPreempted();
@@ -158,12 +202,33 @@ bool EngineCore::RunStep() {
     EndRecord();
     return true;
   }
+  AcceptDrafts(logits, step);
   step.Commit();
-  for (const auto& [row, drawn] : logits.drawn()) Advance(row->sequence, *row->generation, drawn);
+  for (const StepLogits::Token& token : logits.drawn()) {
+    Advance(token.row->sequence, token.drawn, token.known);
+  }
   for (RequestId sequence : computed) End(sequence, FinishReason::kLength);
-  record_.sampled = static_cast<int>(logits.drawn().size());
   EndRecord();
   return true;
+}
+
+// Tells the step how many guesses of each span were right, and counts them.
+void EngineCore::AcceptDrafts(const StepLogits& logits, Step& step) {
+  size_t at = 0;  // in logits.drawn(), whose sequences come in the order of the spans
+  for (size_t i = 0; i < step.spans().size(); ++i) {
+    const StepSpan& span = step.spans()[i];
+    const RequestId id = span.sequence->id;
+    int right = -1;
+    for (; at < logits.drawn().size() && logits.drawn()[at].row->sequence == id; ++at) ++right;
+    if (span.drafted == 0) continue;
+    step.Accept(i, right);
+    generations_.at(id).OnDraft(span.drafted, right);
+    ++totals_.drafts;
+    totals_.drafted += span.drafted;
+    for (int k = 0; k < right; ++k) ++totals_.accepted_at[static_cast<size_t>(k)];
+    record_.drafted += span.drafted;
+    record_.accepted += right;
+  }
 }
 
 void EngineCore::BuildInput(const Step& step) {
@@ -177,6 +242,8 @@ void EngineCore::BuildInput(const Step& step) {
   record_.begin_s = now;
   record_.rows = step.rows();
   record_.sampled = 0;
+  record_.drafted = 0;
+  record_.accepted = 0;
   record_.weight_bytes = static_cast<double>(executor_.WeightBytesPerStep());
   record_.kv_bytes = 0;
   record_.price_s = scheduler_.price().Seconds(step.load());
@@ -199,6 +266,7 @@ void EngineCore::BuildInput(const Step& step) {
                              .choice = generation.choice(),
                              .first = span.first,
                              .rows = span.rows,
+                             .drafted = span.drafted,
                              .answer = span.sequence->generating()});
     WantLogits(span, generation, row);
   }
@@ -219,6 +287,7 @@ void EngineCore::EndRecord() {
 void EngineCore::WantLogits(const StepSpan& span, Generation& generation, int row) {
   const bool streams = generation.request().logits != nullptr;
   const bool samples = span.ReachesEnd() && generation.WantsToken();
+  if (span.drafted > 0) return WantDrafted(span, generation, row);
   const int end = span.first + span.rows;
   const int first =
       streams ? std::max(span.first, generation.next_logit_position()) : (samples ? end - 1 : end);
@@ -237,7 +306,28 @@ void EngineCore::WantLogits(const StepSpan& span, Generation& generation, int ro
   }
 }
 
-void EngineCore::Advance(RequestId sequence, Generation& generation, const Result<Drawn>& drawn) {
+// The last known token's row and those of the guesses behind it.
+void EngineCore::WantDrafted(const StepSpan& span, Generation& generation, int row) {
+  const int known = span.rows - span.drafted;
+  for (int i = known - 1; i < span.rows; ++i) {
+    logit_rows_.push_back(row + i);
+    wanted_.push_back({.sequence = span.sequence->id,
+                       .generation = &generation,
+                       .position = span.first + i,
+                       .deliver = false,
+                       .sample = true,
+                       .guess = i + 1 < span.rows
+                                    ? span.sequence->draft[static_cast<size_t>(i + 1 - known)]
+                                    : kNoToken});
+  }
+}
+
+// known: the token joined the sequence when the step committed.
+void EngineCore::Advance(RequestId sequence, const Result<Drawn>& drawn, bool known) {
+  const auto found = generations_.find(sequence);
+  if (found == generations_.end()) return;  // the answer has ended among its guesses
+  Generation& generation = found->second;
+  ++record_.sampled;
   if (!drawn) {
     Error error = drawn.error();
     error.message = fmt::format("no token can be drawn at position {}: {}",
@@ -247,7 +337,7 @@ void EngineCore::Advance(RequestId sequence, Generation& generation, const Resul
   }
   if (const auto reason = generation.Accept(*drawn, options_.clock())) {
     End(sequence, *reason);
-  } else {
+  } else if (!known) {
     scheduler_.Append(sequence, drawn->id);
   }
 }
@@ -255,6 +345,7 @@ void EngineCore::Advance(RequestId sequence, Generation& generation, const Resul
 void EngineCore::End(RequestId sequence, FinishReason reason, std::optional<Error> error) {
   const auto found = generations_.find(sequence);
   scheduler_.Remove(sequence);
+  if (options_.drafter != nullptr) options_.drafter->Forget(sequence);
   const auto choices = choices_.find(found->second.id());
   std::erase(choices->second, sequence);
   if (choices->second.empty()) choices_.erase(choices);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/drafter.h"
 #include "engine/executor.h"
 #include "engine/generation.h"
 #include "engine/request.h"
@@ -27,6 +29,7 @@ struct EngineCoreOptions {
   StepPrice price = {};
   std::function<double()> clock;  // seconds
   StepObserver* observer = nullptr;
+  Drafter* drafter = nullptr;  // none: no speculation
 };
 
 // The engine without its thread: requests in, steps as transactions, events out. Everything but
@@ -66,6 +69,11 @@ class EngineCore {
     double seconds = 0;
     double weight_bytes = 0;
     double kv_bytes = 0;
+    // Of speculation: sequences in steps that had guesses, guesses verified, and how many of the
+    // first, second … of each were right.
+    int64_t drafts = 0;
+    int64_t drafted = 0;
+    std::array<int64_t, kMostDraft> accepted_at = {};
   };
   const Totals& totals() const { return totals_; }
 
@@ -77,14 +85,19 @@ class EngineCore {
     int position;
     bool deliver;  // to Request::logits
     bool sample;
+    // The next row's token, where it is a guess: rows behind are good if the one drawn is equal.
+    TokenId guess = kNoToken;
   };
   class StepLogits;
 
   int MaxNew(const Request& request) const;
+  void ProposeDrafts();
   void BuildInput(const Step& step);
   void EndRecord();
   void WantLogits(const StepSpan& span, Generation& generation, int row);
-  void Advance(RequestId sequence, Generation& generation, const Result<Drawn>& drawn);
+  void WantDrafted(const StepSpan& span, Generation& generation, int row);
+  void AcceptDrafts(const StepLogits& logits, Step& step);
+  void Advance(RequestId sequence, const Result<Drawn>& drawn, bool known);
   void End(RequestId sequence, FinishReason reason, std::optional<Error> error = std::nullopt);
 
   Executor& executor_;
@@ -103,6 +116,8 @@ class EngineCore {
   std::vector<int> logit_rows_;
   std::vector<Wanted> wanted_;  // one per logit row
   std::vector<PageCopy> copies_;
+  std::vector<DraftQuery> queries_;
+  std::vector<Draft> drafts_;
   StepRecord record_;
   int cancelled_ = 0;  // sequences, since the last step
   Totals totals_;

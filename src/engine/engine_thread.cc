@@ -76,11 +76,16 @@ void EngineThread::Publish() {
             .preemptions_for_answers = scheduler.counters().preemptions_for_answers,
             .preemptions_for_prompts = scheduler.counters().preemptions_for_prompts,
             .sampled = core_.totals().sampled,
+            .speculates = core_.options().drafter != nullptr,
+            .drafts = core_.totals().drafts,
+            .drafted = core_.totals().drafted,
+            .accepted_at = {core_.totals().accepted_at.begin(), core_.totals().accepted_at.end()},
             .step_s = core_.totals().seconds,
             .weight_bytes = core_.totals().weight_bytes,
             .kv_bytes = core_.totals().kv_bytes,
             .prefix_hits = scheduler.counters().prefix_hits,
             .cached_tokens = scheduler.counters().cached_tokens};
+  for (const int64_t at : stats_.accepted_at) stats_.accepted += at;
   for (int g = 0; g < scheduler.book().groups(); ++g) {
     const PagePool& pages = scheduler.book().pool(g);
     const PagePool& open = scheduler.book().open_pool(g);
@@ -88,6 +93,9 @@ void EngineThread::Publish() {
     stats_.kv_pages_total += pages.size() + open.size();
     stats_.kv_pages_cached += pages.evictable_pages();
     stats_.kv_pages_touched.push_back({pages.touched(), open.touched()});
+  }
+  if (core_.options().drafter != nullptr) {
+    stats_.draft_pages_touched = core_.options().drafter->Touched();
   }
   stats_.kv_pages_peak = std::max(peak, stats_.kv_pages_used);
 }

@@ -30,7 +30,7 @@ class Fitting {
   FittedStepPrice Run() {
     const double end = input_.clock() + input_.patience_s;
     const int most = std::min(input_.max_rows, input_.max_context);
-    for (int rows = 1; rows <= most; rows = rows == 1 ? 8 : rows * 2) {
+    for (int rows = 1; rows <= most; rows = rows == 1 && !input_.fine ? 8 : rows * 2) {
       const auto seconds = Measure(0, rows, 1);
       if (!seconds) break;
       points_.push_back({rows, *seconds});
@@ -38,10 +38,11 @@ class Fitting {
     }
     if (points_.empty()) return std::move(out_);
     double logit_row_s = 0;
-    if (points_.size() > 1) {
-      const int rows = points_[1].rows;
+    const size_t several = std::min<size_t>(points_.size() - 1, input_.fine ? 3 : 1);
+    if (several > 0) {
+      const int rows = points_[several].rows;
       const auto all = Measure(0, rows, rows);
-      if (all) logit_row_s = std::max(0.0, *all - points_[1].seconds) / (rows - 1);
+      if (all) logit_row_s = std::max(0.0, *all - points_[several].seconds) / (rows - 1);
     }
     FitAttention();
     // What StepPrice adds for the loads that were measured is in the measured times.

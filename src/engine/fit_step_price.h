@@ -14,6 +14,7 @@ struct FitInput {
   int max_rows = 1;
   int max_context = 1;
   std::function<double()> clock;  // seconds
+  bool fine = false;              // steps of 2 and 4 rows, too
   double patience_s = 0.3;        // no further measurement begins after so long
 };
 

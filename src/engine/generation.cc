@@ -61,18 +61,32 @@ void Generation::OnStep(const StepFacts& step) {
   usage_.decode_kv_bytes += step.kv_bytes;
 }
 
+Result<Drawn> Generation::Draw(Sampler& sampler, std::span<const float> logits) {
+  auto drawn = sampler.Draw(sampling(), state_, choice(), logprobs(), logits);
+  if (drawn) state_.Accept(drawn->id, drawn->mirostat);
+  return drawn;
+}
+
+bool Generation::EndsWith(TokenId token) const {
+  return !request().ignore_end && tokenizer_->IsEnd(token);
+}
+
+void Generation::OnDraft(int drafted, int accepted) {
+  usage_.drafted_tokens += drafted;
+  usage_.accepted_tokens += accepted;
+}
+
 std::optional<FinishReason> Generation::Accept(const Drawn& drawn, double now) {
   if (!first_token_s_) first_token_s_ = now;
   usage_.decode_s = now - *first_token_s_;
   ++usage_.generated_tokens;
-  state_.Accept(drawn.id, drawn.mirostat);
 
   TokenEvent event{.choice = start_.choice,
                    .id = drawn.id,
                    .text = {},
                    .logprob = drawn.logprob,
                    .top = drawn.top};
-  const bool ends = !request().ignore_end && tokenizer_->IsEnd(drawn.id);
+  const bool ends = EndsWith(drawn.id);
   if (!ends) {
     event.text = detokenizer_.Add(drawn.id);
     if (usage_.generated_tokens > sampling().params.min_tokens) event.text = stops_.Add(event.text);

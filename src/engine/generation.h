@@ -19,7 +19,7 @@ struct AcceptedRequest {
   AcceptedRequest(Request checked, PreparedSampling prepared, int max_new_tokens,
                   const Tokenizer& tokenizer);
 
-  Request request;       // without its prompt and sampling parameters
+  Request request;  // without its prompt and sampling parameters
   PreparedSampling sampling;
   SharedTokens prompt;   // that prompt
   int max_new = 0;       // most tokens of an answer
@@ -67,8 +67,14 @@ class Generation {
   void OnStep(const StepFacts& step);
   void OnPreempted() { ++usage_.preemptions; }
 
-  // The next token: sends its event, and says why the answer ends, if it does.
+  // Draws the next token from its row of logits: it is part of state() from then on.
+  Result<Drawn> Draw(Sampler& sampler, std::span<const float> logits);
+  // Whether the answer ends with the token, whatever its text is.
+  bool EndsWith(TokenId token) const;
+  // A token that was drawn: sends its event, and says why the answer ends, if it does.
   std::optional<FinishReason> Accept(const Drawn& drawn, double now);
+  // Of its tokens so many were guessed, and so many of these rightly.
+  void OnDraft(int drafted, int accepted);
 
   void EndedAt(int64_t step) { usage_.ended_step = step; }
   // The last event.

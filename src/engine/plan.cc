@@ -130,26 +130,39 @@ Result<PlannedPools> PlanPools(const PlanInput& input) {
   plan.available_bytes = input.available;
   plan.kv_bytes_per_token = KvBytesPerToken(out.groups);
 
+  std::vector<KvGroup> all = out.groups;
+  if (input.draft_config != nullptr) {
+    NIBBLE_TRY(out.draft_groups, MakeKvGroups(*input.draft_config, {}));
+    plan.draft = input.draft;
+    plan.sampler_bytes *= 2;
+    plan.kv_bytes_per_token += KvBytesPerToken(out.draft_groups);
+    all.insert(all.end(), out.draft_groups.begin(), out.draft_groups.end());
+  }
+
   const size_t without_kv = plan.Peak();
-  NIBBLE_TRY(plan.kv_tokens, KvTokens(input, out.groups, context, without_kv));
+  NIBBLE_TRY(plan.kv_tokens, KvTokens(input, all, context, without_kv));
   plan.kv_is_half = options.kv_memory == 0 && plan.kv_tokens > context;
   plan.max_context = options.max_context > 0 ? context : std::min(context, plan.kv_tokens);
   out.pools = PoolsForTokens(out.groups, plan.kv_tokens, options);
   plan.kv_bytes = KvStorage::Bytes(out.groups, out.OpenPages(), out.SealedPages());
+  out.draft_pools = PoolsForTokens(out.draft_groups, plan.kv_tokens, options);
+  plan.kv_bytes += KvStorage::Bytes(out.draft_groups, OpenPagesOf(out.draft_pools),
+                                    SealedPagesOf(out.draft_pools));
   plan.kv_open_bytes = OpenBytes(out);
   for (size_t g = 0; g < out.groups.size(); ++g) {
     plan.kv_groups.push_back(DescribeGroup(out.groups[g], out.pools[g]));
   }
   const size_t left = input.available > without_kv ? input.available - without_kv : 0;
-  plan.fitting_context = std::min(context, TokensIn(out.groups, left, context, LimitsOf(options)));
+  plan.fitting_context = std::min(context, TokensIn(all, left, context, LimitsOf(options)));
   return out;
 }
 
 std::string EnginePlan::Describe() const {
   return fmt::format(
-      "weights {} + step buffers {} + rotations {} + sampler {} + tokenizer {} + process {} + KV "
+      "weights {} + step buffers {} + rotations {}{} + sampler {} + tokenizer {} + process {} + KV "
       "pages {}{} ({} tokens of {} bytes{}, taken as they are filled) = {}{}; available {}",
       Text(model.weight_bytes), Text(model.workspace_bytes), Text(model.rope_bytes),
+      draft.weight_bytes > 0 ? fmt::format(" + draft model {}", Text(draft.Total())) : "",
       Text(sampler_bytes), Text(tokenizer_bytes), Text(process_bytes), Text(kv_bytes),
       kv_is_half ? ", half of what is left" : "", kv_tokens, kv_bytes_per_token,
       kv_open_bytes > 0 ? fmt::format(" sealed, and {} of open pages", Text(kv_open_bytes)) : "",

@@ -19,6 +19,8 @@ struct PlannedPools {
   EnginePlan plan;
   std::vector<KvGroup> groups;
   std::vector<PoolSpec> pools;  // one per group
+  std::vector<KvGroup> draft_groups;
+  std::vector<PoolSpec> draft_pools;
 
   // As KvStorage takes them: open pages, or all where the forms are one, and sealed ones.
   std::vector<int> OpenPages() const;
@@ -28,10 +30,12 @@ struct PlannedPools {
 // Sizes the page pools and adds everything up. model: the decoder's plan; threads: of the pool;
 // available: bytes free in the machine or cgroup. Without kv_memory the pages get half of what is
 // left beside everything else, or as much as min_contexts whole contexts need. Errors: max_context
-// beyond the model's own; kv_memory that holds no page.
+// beyond the model's own; kv_memory that holds no page. A draft model's pages hold as many tokens.
 struct PlanInput {
   const ModelConfig* config = nullptr;
   MemoryPlan model;
+  const ModelConfig* draft_config = nullptr;
+  MemoryPlan draft = {};
   EngineOptions options;
   int threads = 1;
   size_t available = 0;

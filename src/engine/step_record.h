@@ -15,14 +15,17 @@ struct StepRecord {
     int choice = 0;
     int first = 0;  // position of the first row
     int rows = 0;
-    bool answer = false;  // the row behind an answer's last token; else part of a prompt
+    int drafted = 0;      // the last of these: guessed tokens
+    bool answer = false;  // the row of an answer's last token, and guesses; else part of a prompt
   };
 
   int64_t number = 0;       // from 1
   double begin_s = 0;       // of the engine's clock
   double seconds = 0;       // until its tokens were drawn and told
   int rows = 0;             // of all spans
-  int sampled = 0;          // tokens that it drew
+  int sampled = 0;          // tokens that it gave
+  int drafted = 0;          // rows of guessed tokens; of these
+  int accepted = 0;         // guessed rightly
   int admitted = 0;         // sequences that got pages
   int preempted = 0;        // sequences that lost theirs
   int cancelled = 0;        // sequences that were cancelled since the step before

@@ -131,10 +131,16 @@ FormPages PageBook::Peak(int group, int positions) const {
 }
 
 int PageBook::Room(const SequencePages& sequence, int wanted) const {
+  return RoomFor(sequence, wanted, true);
+}
+
+// Of the next `wanted` positions behind committed(): as many as the tables and available pages hold
+// together; with_copies: when a partly filled page that others hold, too, has to be replaced.
+int PageBook::RoomFor(const SequencePages& sequence, int wanted, bool with_copies) const {
   int64_t room = wanted;
   for (int g = 0; g < groups(); ++g) {
     const SequencePages::Table& table = sequence.tables_[g];
-    const int copy = NeedsCopy(sequence, g) ? 1 : 0;
+    const int copy = with_copies && NeedsCopy(sequence, g) ? 1 : 0;
     if (!two_forms(g)) {
       const int64_t available = pool(g).available_pages() - copy;
       if (available < 0) return 0;
@@ -186,12 +192,28 @@ std::optional<PageReservation> PageBook::Reserve(SequencePages& sequence, int po
           {.group = g, .from = page, .to = own, .filled = sequence.committed_ % kPageTokens});
       page = own;
     }
-    const FormPages ends = Ends(g, sequence.committed_ + positions);
-    SequencePages::Table& table = sequence.tables_[g];
-    while (static_cast<int>(table.pages.size()) < ends.pages) table.pages.push_back(Take(g, false));
-    while (static_cast<int>(table.open.size()) < ends.open) table.open.push_back(Take(g, true));
+    Grow(sequence, g, sequence.committed_ + positions);
   }
   return reservation;
+}
+
+void PageBook::Grow(SequencePages& sequence, int group, int positions) {
+  const FormPages ends = Ends(group, positions);
+  SequencePages::Table& table = sequence.tables_[group];
+  while (static_cast<int>(table.pages.size()) < ends.pages) {
+    table.pages.push_back(Take(group, false));
+  }
+  while (static_cast<int>(table.open.size()) < ends.open) table.open.push_back(Take(group, true));
+}
+
+int PageBook::Extend(PageReservation& reservation, int wanted) {
+  SequencePages& sequence = *reservation.sequence_;
+  const int before = reservation.positions_;
+  reservation.positions_ = std::max(before, RoomFor(sequence, before + wanted, false));
+  for (int g = 0; g < groups(); ++g) {
+    Grow(sequence, g, sequence.committed_ + reservation.positions_);
+  }
+  return reservation.positions_ - before;
 }
 
 void PageBook::Shrink(SequencePages& sequence, int positions) {

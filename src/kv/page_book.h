@@ -186,6 +186,10 @@ class PageBook {
   // filled page that others hold, too, is replaced by one of its own (see copies()).
   std::optional<PageReservation> Reserve(SequencePages& sequence, int positions);
 
+  // Up to `wanted` more positions behind those of a reservation, as many as available pages have
+  // room for; returns their number. Nothing else changes.
+  int Extend(PageReservation& reservation, int wanted);
+
   // What the prefix cache holds of the first min(most, tokens - 1) positions, cut so that it ends
   // before the unit of the last token, and so that everything a query at its end sees is there:
   // every page before it in global groups, the window's pages in others. Costs what has changed
@@ -217,6 +221,8 @@ class PageBook {
   template <class Sequence>
   auto& Partial(Sequence& sequence, int group) const;
   bool NeedsCopy(const SequencePages& sequence, int group) const;
+  int RoomFor(const SequencePages& sequence, int wanted, bool with_copies) const;
+  void Grow(SequencePages& sequence, int group, int positions);
   PrefixHit VisibleHit(UnitId end, int units) const;
   bool HasPages(UnitId unit, int number, int positions, bool global) const;
   void Shrink(SequencePages& sequence, int positions);  // drops pages behind the first `positions`

@@ -56,6 +56,43 @@ TEST(PageBook, APartlyAcceptedReservationKeepsOnlyItsPages) {
   EXPECT_EQ(Problem(book, {&sequence}), "");
 }
 
+TEST(PageBook, AReservationGrowsAsFarAsThereIsRoom) {
+  // Two forms: units of 2 pages; a draft crosses their border and is taken back.
+  const PoolSpec specs[] = {{.pages = 4, .unit_pages = 2, .open_pages = 3}, {.pages = 4}};
+  PageBook book(specs);
+  SequencePages sequence(book);
+  book.Reserve(sequence, 60)->Commit(60, {});
+  {
+    auto reservation = book.Reserve(sequence, 1);
+    ASSERT_TRUE(reservation);
+    EXPECT_EQ(book.Extend(*reservation, 9), 9);  // positions 60 … 69: unit 0 is full
+    EXPECT_EQ(reservation->positions(), 10);
+    EXPECT_EQ(sequence.table(0).size(), 2U);         // sealed, unpublished
+    EXPECT_EQ(sequence.open_table(0).size(), 3U);    // and still open
+    EXPECT_EQ(book.Extend(*reservation, 1000), 26);  // no fourth open page
+    reservation->Commit(3, {});
+  }
+  EXPECT_EQ(sequence.committed(), 63);
+  EXPECT_EQ(sequence.table(0).size(), 0U);
+  EXPECT_EQ(sequence.open_table(0).size(), 2U);
+  EXPECT_EQ(Problem(book, {&sequence}), "");
+  {
+    auto reservation = book.Reserve(sequence, 1);
+    EXPECT_EQ(book.Extend(*reservation, 4), 4);
+    reservation->Commit(2, {});  // the unit's last position is among them
+  }
+  EXPECT_EQ(sequence.committed(), 65);
+  EXPECT_EQ(sequence.table(0).size(), 2U);
+  EXPECT_EQ(sequence.open_table(0)[1], kNoPage);
+  EXPECT_EQ(Problem(book, {&sequence}), "");
+  {
+    auto reservation = book.Reserve(sequence, 1);
+    EXPECT_EQ(book.Extend(*reservation, 40), 40);
+  }
+  EXPECT_EQ(sequence.committed(), 65);
+  EXPECT_EQ(Problem(book, {&sequence}), "");
+}
+
 TEST(PageBook, PagesLeaveAWindowByTheCommittedPosition) {
   const PoolSpec specs[] = {{.pages = 10}, {.pages = 10, .window = 33}};
   PageBook book(specs);

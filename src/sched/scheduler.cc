@@ -9,6 +9,8 @@
 namespace nibble {
 namespace {
 
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
 bool Before(const Sequence* a, const Sequence* b) { return a->order < b->order; }
 
 }  // namespace
@@ -61,6 +63,7 @@ Step Scheduler::Plan(int budget) {
   // Whoever was just preempted would come right back.
   if (step.preempted_.empty()) Admit(rest, step);
   SaveUp(rest, step);
+  AddDrafts(rest, step);
   counters_.steps += step.empty() ? 0 : 1;
   counters_.rows += step.rows();
   return step;
@@ -81,10 +84,7 @@ void Scheduler::ServeGenerating(int budget, Step& step) {
 }
 
 Scheduler::Budget Scheduler::TimeBudget(int rows, const Step& step) {
-  Budget budget{.rows = rows,
-                .seconds = std::numeric_limits<double>::infinity(),
-                .answers_s = 0,
-                .answers = step.rows()};
+  Budget budget{.rows = rows, .seconds = kNoLimit, .answers_s = 0, .answers = step.rows()};
   saving_ = false;
   if (!price_.known()) return budget;
   if (limits_.max_step_s > 0) {
@@ -121,6 +121,52 @@ int Scheduler::PromptRows(int first, int wanted, const Budget& budget, const Ste
 void Scheduler::SaveUp(const Budget& budget, const Step& step) {
   const bool prompts = step.rows() > budget.answers;
   saved_s_ = saving_ && !prompts && budget.answers > 0 ? saved_s_ + budget.answers_s : 0;
+}
+
+void Scheduler::Propose(RequestId id, std::span<const TokenId> draft,
+                        std::span<const double> chances) {
+  Sequence& sequence = *sequences_.at(id);
+  NIBBLE_CHECK(sequence.running && sequence.generating());
+  NIBBLE_CHECK(draft.size() == chances.size() && draft.size() <= size_t{kMostDraft});
+  sequence.draft.assign(draft.begin(), draft.end());
+  sequence.draft_chances.assign(chances.begin(), chances.end());
+}
+
+void Scheduler::AddDrafts(const Budget& budget, Step& step) {
+  std::vector<DraftOffer> offers(step.spans_.size());
+  int answers = 0;
+  bool any = false;
+  for (size_t i = 0; i < step.spans_.size(); ++i) {
+    const StepSpan& span = step.spans_[i];
+    answers += span.ReachesEnd() ? 1 : 0;
+    const Sequence& sequence = *span.sequence;
+    if (sequence.draft.empty() || !sequence.generating()) continue;
+    // The last token of an answer is drawn and never computed.
+    const auto most = static_cast<size_t>(sequence.max_positions - sequence.tokens());
+    offers[i] = {
+        .first = sequence.tokens(),
+        .chances =
+            std::span(sequence.draft_chances).first(std::min(sequence.draft_chances.size(), most))};
+    any |= most > 0;
+  }
+  if (any) {
+    const DraftRoom room{.answers = answers,
+                         .rows = budget.rows - step.rows(),
+                         .seconds = limits_.max_step_s > 0 ? limits_.max_step_s : kNoLimit};
+    const std::vector<int> chosen = ChooseDrafts(price_, step.load(), room, offers);
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      if (chosen[i] == 0) continue;
+      const int drafted = book_.Extend(step.reservations_[i], chosen[i]);
+      step.Extend(i, drafted);
+      counters_.drafts += drafted > 0 ? 1 : 0;
+      counters_.drafted_rows += drafted;
+    }
+  }
+  for (Sequence* sequence : running_) {
+    if (sequence->draft.empty()) continue;
+    const auto served = std::ranges::find(step.spans_, sequence, &StepSpan::sequence);
+    sequence->draft.resize(served == step.spans_.end() ? 0 : served->drafted);
+  }
 }
 
 void Scheduler::ServePrompts(const Budget& budget, Step& step) {
@@ -280,6 +326,7 @@ bool Scheduler::PreemptAfter(const Sequence& sequence, Step& step) {
   step.Drop(*victim);
   victim->pages.Clear();
   victim->running = false;
+  victim->draft.clear();
   ++victim->preemptions;
   running_.pop_back();
   waiting_.emplace(victim->order, victim);

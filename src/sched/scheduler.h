@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "kv/invariants.h"
 #include "kv/page_book.h"
+#include "sched/draft_policy.h"
 #include "sched/policy.h"
 #include "sched/sequence.h"
 #include "sched/step.h"
@@ -30,10 +31,6 @@ struct SchedulerLimits {
   double max_step_s = 0;
 };
 
-// Kernels take rows eight at a time: a ninth costs as much as three more (SmolLM2 on a Zen 4: 5.6
-// ms a step with 8 rows, 7.7 with 9, 12.2 with 16). So a chunk that time limits ends where the
-// step's rows are a multiple of this.
-inline constexpr int kRowTile = 8;
 // The least rows of prompts that are worth a step beside so many answers: they fill a tile, and are
 // not too few for it, because attention reads the whole context for one row as for eight. Under
 // max_step_s a step may hold so many whatever they cost: a limit must not stop a prompt. Under the
@@ -68,6 +65,8 @@ struct SchedulerCounters {
   int64_t prefix_hits = 0;    // admissions with positions from the prefix cache
   int64_t cached_tokens = 0;  // those positions
   int64_t forked_tokens = 0;  // positions taken over from another choice
+  int64_t drafts = 0;         // sequences in steps that had drafted rows
+  int64_t drafted_rows = 0;
 
   int64_t preemptions() const { return preemptions_for_answers + preemptions_for_prompts; }
 };
@@ -83,6 +82,9 @@ struct SchedulerCounters {
 // no page, later ones lose theirs, last first, and are computed again when they are admitted
 // again. The first in order is never preempted and makes progress in every step, so every sequence
 // ends.
+//
+// Drafts come last: they take rows and pages that nobody else wants in this step, never preempt,
+// and change no decision about the others.
 class Scheduler {
  public:
   Scheduler(SchedulerLimits limits, std::span<const PoolSpec> groups,
@@ -97,6 +99,12 @@ class Scheduler {
 
   // kBadInput as CheckFits; kNoRoom when the queue is full. The id must be new.
   Status Add(NewSequence sequence);
+
+  // Tokens that may follow the known ones of a sequence that is generating, and the chance of each
+  // that it is accepted when those before it are. For the next plan, which verifies none, some or
+  // all of them (sched/draft_policy.h): as far as rows, time and free pages are left beside
+  // everything else. At most kMostDraft.
+  void Propose(RequestId id, std::span<const TokenId> draft, std::span<const double> chances);
 
   // The next step, of at most min(budget, max_rows) rows; empty when nothing can run. One at a
   // time: commit or drop it before anything else is called.
@@ -146,6 +154,7 @@ class Scheduler {
   int PromptRows(int first, int wanted, const Budget& budget, const Step& step);
   Budget TimeBudget(int rows, const Step& step);
   void SaveUp(const Budget& budget, const Step& step);
+  void AddDrafts(const Budget& budget, Step& step);
   void Serve(Sequence& sequence, int rows, Step& step);
   void ServeGenerating(int budget, Step& step);
   void ServePrompts(const Budget& budget, Step& step);

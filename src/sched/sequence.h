@@ -22,6 +22,10 @@ struct Sequence {
   ServiceOrder order;
   SharedTokens prompt;
   std::vector<TokenId> answer;
+  // Tokens that may follow (Scheduler::Propose), and the chance of each where those before it are
+  // accepted. A step verifies some of them, and only what is accepted then joins the answer.
+  std::vector<TokenId> draft;
+  std::vector<double> draft_chances;
   int max_positions = 0;  // most tokens that are ever computed
   int most_taken = 0;     // positions that may be taken over instead of computed
   // Another choice of the same request, which computes the prompt for this one, too.
@@ -37,10 +41,12 @@ struct Sequence {
   // Tokens known: prompt, then answer.
   TokenList list() const { return {.prompt = *prompt, .answer = answer}; }
   int tokens() const { return static_cast<int>(prompt->size() + answer.size()); }
-  // Puts tokens [first, first + count) behind `out`.
+  // Puts tokens [first, first + count) behind `out`; those behind the known ones are drafted.
   void AppendTokens(int first, int count, std::vector<TokenId>& out) const {
     const TokenList all = list();
-    for (int i = first; i < first + count; ++i) out.push_back(all[i]);
+    for (int i = first; i < first + count; ++i) {
+      out.push_back(i < all.size() ? all[i] : draft[static_cast<size_t>(i - all.size())]);
+    }
   }
 
   int computed() const { return pages.committed(); }

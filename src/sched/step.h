@@ -14,8 +14,9 @@ struct StepSpan {
   Sequence* sequence = nullptr;
   int first = 0;  // position of the first row
   int rows = 0;
+  int drafted = 0;  // the last of them: tokens of the sequence's draft
   // The last known token is among them: its logits give the next one.
-  bool ReachesEnd() const { return first + rows == sequence->tokens(); }
+  bool ReachesEnd() const { return first + rows - drafted == sequence->tokens(); }
 };
 
 // One step as a transaction: what is to be computed, with the pages for it reserved. Without Commit
@@ -31,10 +32,19 @@ class Step {
   const StepLoad& load() const { return load_; }
   bool empty() const { return spans_.empty(); }
 
-  // All rows are computed: the sequences' computed() advance.
+  // So many of a span's drafted tokens are what the model would have drawn (else none): they join
+  // the answer when the step commits.
+  void Accept(size_t span, int tokens) { accepted_[span] = tokens; }
+
+  // All rows are computed: the sequences' computed() advance, over accepted drafts, too; what
+  // others hold is rolled back.
   void Commit() {
     for (size_t i = 0; i < spans_.size(); ++i) {
-      reservations_[i].Commit(spans_[i].rows, spans_[i].sequence->list());
+      Sequence& sequence = *spans_[i].sequence;
+      const auto end = sequence.draft.begin() + accepted_[i];
+      sequence.answer.insert(sequence.answer.end(), sequence.draft.begin(), end);
+      sequence.draft.clear();
+      reservations_[i].Commit(spans_[i].rows - spans_[i].drafted + accepted_[i], sequence.list());
     }
     reservations_.clear();
     spans_.clear();
@@ -45,6 +55,7 @@ class Step {
   void Add(StepSpan span, PageReservation reservation) {
     spans_.push_back(span);
     reservations_.push_back(std::move(reservation));
+    accepted_.push_back(0);
     load_ = load_ + LoadOf(span.first, span.rows, span.ReachesEnd());
   }
   void Drop(const Sequence& sequence) {
@@ -53,12 +64,24 @@ class Step {
       load_ = load_ - LoadOf(spans_[i].first, spans_[i].rows, spans_[i].ReachesEnd());
       spans_.erase(spans_.begin() + static_cast<ptrdiff_t>(i));
       reservations_.erase(reservations_.begin() + static_cast<ptrdiff_t>(i));
+      accepted_.erase(accepted_.begin() + static_cast<ptrdiff_t>(i));
       return;
     }
+  }
+  // Drafted rows behind a span's one, for which its reservation has room.
+  void Extend(size_t span, int drafted) {
+    StepSpan& of = spans_[span];
+    load_ = load_ - LoadOf(of.first, of.rows, true);
+    of.drafted = drafted;
+    of.rows += drafted;
+    StepLoad load = LoadOf(of.first, of.rows, true);
+    load.logit_rows += drafted;
+    load_ = load_ + load;
   }
 
   std::vector<StepSpan> spans_;
   std::vector<PageReservation> reservations_;  // one per span
+  std::vector<int> accepted_;                  // drafted tokens of each span
   std::vector<RequestId> preempted_;
   StepLoad load_;
 };
