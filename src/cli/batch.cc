@@ -17,6 +17,7 @@
 #include "cli/batch_journal.h"
 #include "cli/generate.h"
 #include "cli/json_output.h"
+#include "cli/logit_bias.h"
 #include "cli/output.h"
 #include "cli/output_paths.h"
 #include "cli/prompt.h"
@@ -359,17 +360,30 @@ std::string ModelName(const std::filesystem::path& path) {
   return name;
 }
 
+std::string NewerSamplers(const SamplingParams& s) {
+  std::string text = fmt::format(
+      "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.top_n_sigma, s.xtc_probability,
+      s.xtc_threshold, s.dynatemp_range, s.dynatemp_exponent, s.mirostat, s.mirostat_tau,
+      s.mirostat_eta, s.dry_multiplier, s.dry_base, s.dry_allowed_length, s.dry_penalty_last_n,
+      s.min_tokens, server::DumpJson(Json(s.dry_sequence_breakers)),
+      server::DumpJson(Json(s.bad_words)));
+  for (const LogitBias& bias : s.logit_bias) {
+    text += fmt::format("|{}:{}", bias.id.value(), bias.bias);
+  }
+  return text;
+}
+
 // Everything that the lines of the output depend on.
 std::string RunName(const GlobalFlags& flags, const BatchFlags& own, const Session& session,
                     std::string_view input, std::string_view chat) {
   const SamplingParams& s = own.sampling;
   return Sha256Hex(fmt::format(
-      "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", Sha256Hex(input),
+      "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", Sha256Hex(input),
       session.path.stem().string() + ModelName(session.path), Sha256Hex(chat), flags.act, flags.kv,
       flags.kv_k, flags.kv_v, fmt::join(flags.kv_skip_layers, ","), flags.kv_rotate, flags.context,
       flags.seed.value_or(0), own.max_tokens.value_or(-2), s.temperature, s.top_k, s.top_p, s.min_p,
-      s.typical_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty,
-      s.penalty_last_n));
+      s.typical_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty, s.penalty_last_n,
+      NewerSamplers(s)));
 }
 
 void Report(const GlobalFlags& flags, const BatchFlags& own, const Totals& totals, size_t lines,
@@ -410,7 +424,7 @@ Status CheckContext(const GlobalFlags& flags, const Session& session) {
 
 }  // namespace
 
-Status RunBatch(const GlobalFlags& flags, const BatchFlags& own) {
+Status RunBatch(const GlobalFlags& flags, BatchFlags own) {
   if (own.out.empty()) return BadInput("--batch: needs -o OUT.jsonl");
   // All that can be known is said before hours of work, not behind them.
   NIBBLE_TRY(const std::filesystem::path out, OutputPlace(own.out));
@@ -424,9 +438,11 @@ Status RunBatch(const GlobalFlags& flags, const BatchFlags& own) {
   SessionOptions options;
   options.pull = true;
   options.serving = &own.serving;
+  options.speculation = own.speculation;
   NIBBLE_TRY(const Session session, OpenSession(flags, own.model, options));
   NIBBLE_RETURN_IF_ERROR(CheckContext(flags, session));
   // A wrong flag is not every line's error.
+  NIBBLE_TRY(own.sampling.logit_bias, ReadLogitBias(own.logit_bias, session.engine->tokenizer()));
   NIBBLE_RETURN_IF_ERROR(CheckSampling(own.sampling, session.engine->config().vocabulary));
   NIBBLE_TRY(const auto chat, LoadChatTemplate(*session.engine, own.chat_template));
   const std::string run =

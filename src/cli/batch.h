@@ -2,10 +2,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/globals.h"
 #include "cli/serving_flags.h"
+#include "cli/speculation_flags.h"
 #include "engine/request.h"
 
 namespace nibble::cli {
@@ -16,7 +18,9 @@ struct BatchFlags {
   std::string out;
   std::string chat_template;
   ServingFlags serving;
+  SpeculationFlags speculation = {};
   SamplingParams sampling;  // for lines that say nothing: OpenAI's defaults, or the flags'
+  std::vector<std::string> logit_bias = {};  // cli/logit_bias.h
   std::optional<int> max_tokens;
 };
 
@@ -24,6 +28,6 @@ struct BatchFlags {
 // of responses in the same order. The same input, model and flags give the same bytes, whatever
 // max_sequences is; a run that was killed goes on where it was (cli/batch_journal.h). A line that
 // is wrong gets a response that says so.
-Status RunBatch(const GlobalFlags& flags, const BatchFlags& own);
+Status RunBatch(const GlobalFlags& flags, BatchFlags own);
 
 }  // namespace nibble::cli

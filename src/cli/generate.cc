@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 
@@ -69,7 +70,7 @@ RunStats MakeRunStats(const Engine& engine, const Usage& usage) {
     stats.kv_bytes_per_step = usage.decode_kv_bytes / usage.decode_steps;
   }
   if (usage.decode_s > 0) {
-    stats.decode_tok_s = usage.decode_steps / usage.decode_s;
+    stats.decode_tok_s = (usage.generated_tokens - 1) / usage.decode_s;
     stats.achieved_bandwidth = (usage.decode_weight_bytes + usage.decode_kv_bytes) / usage.decode_s;
   }
   return stats;
@@ -88,6 +89,25 @@ std::string DescribeSpeed(const RunStats& stats, double read_bandwidth) {
     text +=
         fmt::format(" = {:.0f}% of this machine's read bandwidth ({}/s)",
                     100 * stats.achieved_bandwidth / read_bandwidth, FormatBytes(read_bandwidth));
+  }
+  return text;
+}
+
+std::vector<int64_t> AcceptedAt(const EngineStats& stats) {
+  std::vector<int64_t> at = stats.accepted_at;
+  while (!at.empty() && at.back() == 0) at.pop_back();
+  return at;
+}
+
+std::string DescribeSpeculation(const EngineStats& stats, const Usage& usage) {
+  const int steps = std::max(usage.decode_steps, 1);
+  std::string text = fmt::format("speculation: {} of {} guesses right, {:.2f} tokens a step",
+                                 usage.accepted_tokens, usage.drafted_tokens,
+                                 static_cast<double>(usage.generated_tokens - 1) / steps);
+  const std::vector<int64_t> at = AcceptedAt(stats);
+  for (size_t i = 0; i < at.size(); ++i) {
+    text += fmt::format("{}{:.0f}%", i == 0 ? "; right at guess 1, 2 …: " : ", ",
+                        100.0 * static_cast<double>(at[i]) / static_cast<double>(stats.drafts));
   }
   return text;
 }

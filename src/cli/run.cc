@@ -7,9 +7,11 @@
 #include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/json_output.h"
+#include "cli/logit_bias.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "cli/session.h"
+#include "cli/speculation_flags.h"
 #include "platform/memory.h"
 #include "platform/random_bits.h"
 #include "tokenizer/tokenizer.h"
@@ -26,11 +28,14 @@ struct RunFlags {
   std::vector<int32_t> ids;
   std::vector<std::string> stop;
   SamplingParams sampling;
+  std::vector<std::string> dry_breakers;
+  std::vector<std::string> logit_bias;
   int max_tokens = -1;
   bool raw = false;
   bool ignore_eos = false;
   bool stats = false;
   bool has_prompt = false;
+  SpeculationFlags speculation;
   BatchFlags batch;
 };
 
@@ -87,7 +92,8 @@ void PrintJson(const Session& session, const Answer& answer, uint64_t seed) {
   out["bandwidth_fraction"] = read_bandwidth > 0 ? stats.achieved_bandwidth / read_bandwidth : 0;
   out["resident_bytes"] = ReadResidentBytes().private_;
   out["predicted_bytes"] = plan.Total() - plan.kv_bytes + engine.Stats().kv_touched_bytes;
-  out["spec"] = {{"drafted", 0}, {"accepted", 0}};
+  out["spec"] = {{"drafted", usage.drafted_tokens}, {"accepted", usage.accepted_tokens}};
+  if (engine.Stats().drafts > 0) out["spec"]["accepted_at"] = AcceptedAt(engine.Stats());
   PrintJsonLine(out);
 }
 
@@ -117,6 +123,9 @@ Status RunOnce(const GlobalFlags& flags, const Session& session, const RunFlags&
   if (own.stats) {
     const RunStats stats = MakeRunStats(engine, answer.finish.usage);
     fmt::print(stderr, "{}\n", DescribeSpeed(stats, MeasureReadBandwidth(engine)));
+    if (own.speculation.on()) {
+      fmt::print(stderr, "{}\n", DescribeSpeculation(engine.Stats(), stats.usage));
+    }
   }
   if (answer.finish.reason == FinishReason::kCancelled) {
     return Fail(ErrorKind::kCancelled, "stopped");
@@ -124,7 +133,16 @@ Status RunOnce(const GlobalFlags& flags, const Session& session, const RunFlags&
   return {};
 }
 
+void UseDryBreakers(RunFlags& own) {
+  if (own.dry_breakers.empty()) return;
+  own.sampling.dry_sequence_breakers = own.dry_breakers;
+  if (own.dry_breakers == std::vector<std::string>{"none"}) {
+    own.sampling.dry_sequence_breakers.clear();
+  }
+}
+
 Status Run(const GlobalFlags& flags, RunFlags own) {
+  UseDryBreakers(own);
   std::string text = own.prompt;
   const bool chat = !own.has_prompt && own.file.empty() && own.ids.empty() && IsTerminal(stdin);
   if (!own.file.empty()) {
@@ -138,7 +156,9 @@ Status Run(const GlobalFlags& flags, RunFlags own) {
   own.sampling.seed = flags.seed.value_or(RandomSeed());
   SessionOptions options;
   options.pull = true;
+  options.speculation = own.speculation;
   NIBBLE_TRY(const Session session, OpenSession(flags, own.model, options));
+  NIBBLE_TRY(own.sampling.logit_bias, ReadLogitBias(own.logit_bias, session.engine->tokenizer()));
   if (!flags.seed && own.sampling.temperature > 0 && !flags.quiet) {
     fmt::print(stderr, "seed: {}\n", own.sampling.seed);
   }
@@ -155,6 +175,46 @@ Status Run(const GlobalFlags& flags, RunFlags own) {
 }
 
 constexpr const char* kSamplingGroup = "Sampling";
+
+// The names are llama.cpp's.
+void AddMoreSamplingFlags(CLI::App& command, RunFlags& own) {
+  const std::string group = kSamplingGroup;
+  SamplingParams& s = own.sampling;
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->capture_default_str()->group(group);
+  };
+  add("--top-nsigma,--top-n-sigma", s.top_n_sigma,
+      "Keep logits within so many standard deviations of the largest; -1: all");
+  add("--xtc-probability", s.xtc_probability, "How often the most probable tokens are left out");
+  add("--xtc-threshold", s.xtc_threshold, "Tokens of at least this probability are these");
+  add("--dynatemp-range", s.dynatemp_range, "Temperature by entropy, so much around --temp");
+  add("--dynatemp-exp", s.dynatemp_exponent, "Exponent of the entropy's share");
+  add("--mirostat", s.mirostat, "2: mirostat 2 in place of the filters; 0: off");
+  add("--mirostat-ent", s.mirostat_tau, "Surprise it aims at, in bits");
+  add("--mirostat-lr", s.mirostat_eta, "How fast it gets there");
+  add("--dry-multiplier", s.dry_multiplier, "Penalty of tokens that continue a repetition; 0: off");
+  add("--dry-base", s.dry_base, "Grows by this with every token of the repetition");
+  add("--dry-allowed-length", s.dry_allowed_length, "Longest repetition without a penalty");
+  add("--dry-penalty-last-n", s.dry_penalty_last_n, "Tokens it looks back; -1: all");
+  command
+      .add_option("--dry-sequence-breaker", own.dry_breakers,
+                  "Text that repetitions do not reach over, in place of newline, colon, quote and "
+                  "asterisk; may be given several times; none: no text")
+      ->allow_extra_args(false)
+      ->group(group);
+  add("--min-tokens", s.min_tokens, "No end before so many tokens");
+  command
+      .add_option("--bad-word", s.bad_words,
+                  "Text that the answer never has; may be given several times")
+      ->allow_extra_args(false)
+      ->group(group);
+  command
+      .add_option("--logit-bias", own.logit_bias,
+                  "ID+1, ID-0.5 or TEXT=-2: added to the logits of a token or of a text's tokens; "
+                  "-inf forbids; may be given several times")
+      ->allow_extra_args(false)
+      ->group(group);
+}
 
 void AddSamplingFlags(CLI::App& command, RunFlags& own) {
   const std::string group = kSamplingGroup;
@@ -175,13 +235,17 @@ void AddSamplingFlags(CLI::App& command, RunFlags& own) {
   add("--presence-penalty", s.presence_penalty, "Subtracted once from tokens that occurred");
   add("--frequency-penalty", s.frequency_penalty, "Subtracted per occurrence");
   add("--repeat-last-n", s.penalty_last_n, "Tokens the penalties look back; -1: all");
+  AddMoreSamplingFlags(command, own);
 }
 
 // OpenAI's defaults for lines that say nothing, or, when any is given, those of the flags.
-Status StartBatch(const GlobalFlags& flags, const CLI::App& command, const RunFlags& own) {
+Status StartBatch(const GlobalFlags& flags, const CLI::App& command, RunFlags own) {
+  UseDryBreakers(own);
   BatchFlags batch = own.batch;
+  batch.logit_bias = own.logit_bias;
   batch.model = own.model;
   batch.chat_template = own.chat_template;
+  batch.speculation = own.speculation;
   batch.sampling.temperature = 1;
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group() == kSamplingGroup && option->count() > 0) batch.sampling = own.sampling;
@@ -235,6 +299,7 @@ void AddRunCommand(const CommandContext& context) {
   command->add_flag("--ignore-eos", own->ignore_eos, "Go on behind end-of-text tokens");
   command->add_flag("--stats", own->stats, "Speed and bytes per token, on standard error");
   AddSamplingFlags(*command, *own);
+  AddSpeculationFlags(*command, own->speculation);
   AddBatchFlags(*command, *own);
   command->footer(
       "Without a prompt on a terminal: a chat (/help lists its commands).\n"

@@ -12,6 +12,7 @@
 #include "cli/prompt.h"
 #include "cli/serving_flags.h"
 #include "cli/session.h"
+#include "cli/speculation_flags.h"
 #include "fetch/store.h"
 #include "model/config/model_file.h"
 #include "platform/bandwidth.h"
@@ -30,6 +31,7 @@ struct ServeFlags {
   std::string model;
   server::HttpOptions http;
   ServingFlags serving;
+  SpeculationFlags speculation;
   std::vector<std::string> keys;
   std::string key_file;
   std::vector<std::string> aliases;
@@ -245,6 +247,8 @@ Status Serve(const GlobalFlags& flags, ServeFlags own) {
   }
   NIBBLE_TRY(const std::filesystem::path path, FindModel(flags, own.model, true));
   NIBBLE_TRY(const ModelFile file, ModelFile::Open(path));
+  NIBBLE_TRY(const MadeSpeculation made, MakeSpeculation(flags, own.speculation, file));
+  engine_options.speculation = made.speculation;
   return LoadAndServe(flags, own, file, engine_options);
 }
 
@@ -364,6 +368,7 @@ void AddServeCommand(const CommandContext& context) {
                    "Folder whose models the page compares; default: where pull puts them")
       ->check(CLI::ExistingDirectory);
   AddServingFlags(*command, own->serving, "Batching");
+  AddSpeculationFlags(*command, own->speculation);
   AddAccessFlags(*command, *own);
   AddLimitFlags(*command, *own);
   command->footer(

@@ -71,6 +71,8 @@ Result<Session> OpenSession(const GlobalFlags& flags, const std::string& model,
   engine_options.min_contexts = options.min_sequences;
   engine_options.step_budget = false;
   if (options.serving != nullptr) ApplyServingFlags(*options.serving, engine_options);
+  NIBBLE_TRY(const MadeSpeculation made, MakeSpeculation(flags, options.speculation, file));
+  engine_options.speculation = made.speculation;
   if (options.tap != nullptr) {
     engine_options.tap = options.tap;
     engine_options.prefix_cache = false;

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "cli/globals.h"
 #include "cli/serving_flags.h"
+#include "cli/speculation_flags.h"
 #include "engine/engine.h"
 
 namespace nibble::cli {
@@ -26,6 +27,7 @@ struct SessionOptions {
   int min_sequences = 1;
   // None: one request at a time, whose prompt makes nobody wait, so that no prices are measured.
   const ServingFlags* serving = nullptr;
+  SpeculationFlags speculation = {};
   // Sees the input of every linear layer of every token, so that no prefixes are shared.
   LinearTap* tap = nullptr;
 };

@@ -82,6 +82,22 @@ class Page {
   std::string text_;
 };
 
+// vLLM's names.
+void AddSpeculation(const EngineStats& stats, Page& page) {
+  page.Counter("spec_decode_num_drafts_total", static_cast<double>(stats.drafts),
+               "Sequences in steps that had guesses.");
+  page.Counter("spec_decode_num_draft_tokens_total", static_cast<double>(stats.drafted),
+               "Guesses that steps verified.");
+  page.Counter("spec_decode_num_accepted_tokens_total", static_cast<double>(stats.accepted),
+               "Guesses that were right.");
+  constexpr std::string_view kName = "spec_decode_num_accepted_tokens_per_pos_total";
+  page.Head(kName, "counter", "The same by their place in the draft.");
+  for (size_t i = 0; i < stats.accepted_at.size(); ++i) {
+    page.Value(kName, static_cast<double>(stats.accepted_at[i]),
+               fmt::format(",position=\"{}\"", i));
+  }
+}
+
 void AddEngine(const EngineStats& stats, Page& page) {
   page.Gauge("num_requests_running", stats.running, "Sequences that hold KV pages.");
   page.Gauge("num_requests_waiting", stats.waiting, "Sequences in the queue.");
@@ -114,6 +130,7 @@ void AddEngine(const EngineStats& stats, Page& page) {
                "Sequences that began with pages of the prefix cache.");
   page.Counter("prefix_cache_hits_total", static_cast<double>(stats.cached_tokens),
                "Prompt tokens taken from the prefix cache.");
+  if (stats.speculates) AddSpeculation(stats, page);
 }
 
 void AddSteps(const MetricsInput& input, double read_bytes_per_s, Page& page) {
@@ -179,7 +196,9 @@ void Metrics::AddFinished(int choice, std::string_view reason, const Usage& usag
   decode_time.Add(usage.decode_s);
   inference_time.Add(usage.prefill_s + usage.decode_s);
   generation_tokens.Add(usage.generated_tokens);
-  if (usage.decode_steps > 0) time_per_output_token.Add(usage.decode_s / usage.decode_steps);
+  if (usage.generated_tokens > 1) {
+    time_per_output_token.Add(usage.decode_s / (usage.generated_tokens - 1));
+  }
   generation_tokens_total += static_cast<uint64_t>(usage.generated_tokens);
   decode_weight_bytes_total += usage.decode_weight_bytes;
   decode_kv_bytes_total += usage.decode_kv_bytes;

@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "engine/prepared_sampling.h"
+
 namespace nibble::server {
 namespace {
 
@@ -21,7 +23,7 @@ constexpr std::array<std::string_view, 10> kIgnored = {"user",
                                                        "parallel_tool_calls",
                                                        "verbosity",
                                                        "cache_prompt"};
-constexpr std::array<std::string_view, 21> kCommon = {"model",
+constexpr std::array<std::string_view, 36> kCommon = {"model",
                                                       "max_tokens",
                                                       "temperature",
                                                       "top_p",
@@ -31,6 +33,21 @@ constexpr std::array<std::string_view, 21> kCommon = {"model",
                                                       "repetition_penalty",
                                                       "presence_penalty",
                                                       "frequency_penalty",
+                                                      "top_n_sigma",
+                                                      "xtc_probability",
+                                                      "xtc_threshold",
+                                                      "dynatemp_range",
+                                                      "dynatemp_exponent",
+                                                      "mirostat",
+                                                      "mirostat_tau",
+                                                      "mirostat_eta",
+                                                      "dry_multiplier",
+                                                      "dry_base",
+                                                      "dry_allowed_length",
+                                                      "dry_penalty_last_n",
+                                                      "dry_sequence_breakers",
+                                                      "min_tokens",
+                                                      "bad_words",
                                                       "logit_bias",
                                                       "seed",
                                                       "stop",
@@ -48,7 +65,7 @@ constexpr std::array<std::string_view, 6> kOfChat = {
 constexpr std::array<std::string_view, 4> kOfCompletions = {"prompt", "best_of", "echo",
                                                             "top_logprobs"};
 // Would change the answer: fine as long as they ask for nothing.
-constexpr std::array<std::string_view, 26> kUnsupported = {"tools",
+constexpr std::array<std::string_view, 21> kUnsupported = {"tools",
                                                            "functions",
                                                            "function_call",
                                                            "tool_choice",
@@ -63,15 +80,10 @@ constexpr std::array<std::string_view, 26> kUnsupported = {"tools",
                                                            "guided_choice",
                                                            "guided_grammar",
                                                            "structured_outputs",
-                                                           "min_tokens",
                                                            "stop_token_ids",
-                                                           "dry_multiplier",
-                                                           "xtc_probability",
-                                                           "mirostat",
                                                            "prompt_logprobs",
                                                            "use_beam_search",
                                                            "reasoning_effort",
-                                                           "bad_words",
                                                            "tfs_z",
                                                            "logits_processors"};
 
@@ -121,29 +133,88 @@ Status CheckFormat(JsonValue format) {
   return BadInput("'response_format': only type text is supported, found {}", QuoteJson(*type));
 }
 
-Status ReadBias(JsonValue body, const OpenAiLimits& limits, SamplingParams& sampling) {
+Result<float> BiasOf(const std::string& place, JsonValue value) {
+  if (value.is_bool() && !*value.AsBool()) return -std::numeric_limits<float>::infinity();
+  const auto number = value.AsDouble();
+  if (!number) return Within(place, number.error());
+  // OpenAI: -100 and 100 forbid and force.
+  if (*number <= -100) return -std::numeric_limits<float>::infinity();
+  return static_cast<float>(*number);
+}
+
+Result<TokenId> BiasedId(JsonValue value) {
+  const auto id = value.AsInt();
+  if (!id) return Within("'logit_bias'", id.error());
+  if (*id < 0 || *id > std::numeric_limits<int>::max()) {
+    return BadInput("'logit_bias': {} is no token id", *id);
+  }
+  return TokenId{static_cast<int>(*id)};
+}
+
+// llama.cpp's form: [[id or text, number or false], …]; a text stands for its tokens.
+Status ReadBiasList(const JsonArray& entries, const Tokenizer& tokenizer,
+                    SamplingParams& sampling) {
+  for (const JsonValue entry : entries) {
+    const auto pair = entry.AsArray();
+    if (!pair || pair->size() != 2) {
+      return BadInput("'logit_bias': expected entries [token id or text, number or false]");
+    }
+    auto at = pair->begin();
+    const JsonValue what = *at;
+    ++at;
+    NIBBLE_TRY(const float bias, BiasOf("'logit_bias'", *at));
+    if (!what.is_string()) {
+      NIBBLE_TRY(const TokenId id, BiasedId(what));
+      sampling.logit_bias.push_back({id, bias});
+      continue;
+    }
+    const auto ids = BiasedTokens(*what.AsString(), tokenizer);
+    if (!ids) return std::unexpected(ids.error());
+    for (const TokenId id : *ids) sampling.logit_bias.push_back({id, bias});
+  }
+  return {};
+}
+
+Status ReadBias(JsonValue body, const OpenAiContext& context, SamplingParams& sampling) {
   const auto bias = body.Find("logit_bias");
   if (!bias || bias->is_null()) return {};
-  if (!bias->is_object()) {
-    return BadInput("'logit_bias': expected an object of token ids, found {}",
+  const auto list = bias->AsArray();
+  if (!list && !bias->is_object()) {
+    return BadInput("'logit_bias': expected an object of token ids or an array, found {}",
                     JsonKindName(bias->kind()));
   }
-  const JsonObject members = *bias->AsObject();
-  if (members.size() > limits.max_logit_bias) {
-    return BadInput("'logit_bias': {} entries, expected at most {}", members.size(),
-                    limits.max_logit_bias);
+  const size_t entries = list ? list->size() : bias->AsObject()->size();
+  if (entries > context.limits.max_logit_bias) {
+    return BadInput("'logit_bias': {} entries, expected at most {}", entries,
+                    context.limits.max_logit_bias);
   }
+  if (list) return ReadBiasList(*list, *context.tokenizer, sampling);
+  const JsonObject members = *bias->AsObject();
   for (const auto& [key, value] : members) {
     int id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size()) {
       return BadInput("'logit_bias': expected token ids as keys, found {}", QuoteJson(key));
     }
-    const auto number = value.AsDouble();
-    if (!number) return Within(fmt::format("'logit_bias' of {}", id), number.error());
-    // OpenAI: -100 and 100 forbid and force.
-    const double forced = *number <= -100 ? -std::numeric_limits<double>::infinity() : *number;
-    sampling.logit_bias.push_back({TokenId{id}, static_cast<float>(forced)});
+    NIBBLE_TRY(const float number, BiasOf(fmt::format("'logit_bias' of {}", id), value));
+    sampling.logit_bias.push_back({TokenId{id}, number});
+  }
+  return {};
+}
+
+// An array of at most `most` strings.
+Status ReadTexts(JsonValue body, const char* key, size_t most, std::vector<std::string>& out) {
+  const auto value = body.Find(key);
+  if (!value || value->is_null()) return {};
+  const auto list = value->AsArray();
+  if (!list) return BadInput("'{}': expected an array of strings", key);
+  if (list->size() > most) {
+    return BadInput("'{}': {} strings, expected at most {}", key, list->size(), most);
+  }
+  out.clear();
+  for (const JsonValue one : *list) {
+    if (!one.is_string()) return BadInput("'{}': expected an array of strings", key);
+    out.emplace_back(*one.AsString());
   }
   return {};
 }
@@ -195,7 +266,7 @@ Status CheckMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& cont
   return {};
 }
 
-Status ReadSampling(JsonValue body, const OpenAiLimits& limits, SamplingParams& sampling) {
+Status ReadSampling(JsonValue body, const OpenAiContext& context, SamplingParams& sampling) {
   struct Number {
     const char* key;
     float* value;
@@ -205,14 +276,35 @@ Status ReadSampling(JsonValue body, const OpenAiLimits& limits, SamplingParams& 
         Number{"min_p", &sampling.min_p}, Number{"typical_p", &sampling.typical_p},
         Number{"repetition_penalty", &sampling.repetition_penalty},
         Number{"presence_penalty", &sampling.presence_penalty},
-        Number{"frequency_penalty", &sampling.frequency_penalty}}) {
+        Number{"frequency_penalty", &sampling.frequency_penalty},
+        Number{"top_n_sigma", &sampling.top_n_sigma},
+        Number{"xtc_probability", &sampling.xtc_probability},
+        Number{"xtc_threshold", &sampling.xtc_threshold},
+        Number{"dynatemp_range", &sampling.dynatemp_range},
+        Number{"dynatemp_exponent", &sampling.dynatemp_exponent},
+        Number{"mirostat_tau", &sampling.mirostat_tau},
+        Number{"mirostat_eta", &sampling.mirostat_eta},
+        Number{"dry_multiplier", &sampling.dry_multiplier},
+        Number{"dry_base", &sampling.dry_base}}) {
     NIBBLE_TRY(const double value, body.GetDoubleOr(number.key, double{*number.value}));
     *number.value = static_cast<float>(value);
   }
-  NIBBLE_TRY(const std::optional<int> top_k, FindInt(body, "top_k"));
-  sampling.top_k = top_k.value_or(sampling.top_k);
+  struct Count {
+    const char* key;
+    int* value;
+  };
+  for (const Count& count : {Count{"top_k", &sampling.top_k}, Count{"mirostat", &sampling.mirostat},
+                             Count{"dry_allowed_length", &sampling.dry_allowed_length},
+                             Count{"dry_penalty_last_n", &sampling.dry_penalty_last_n},
+                             Count{"min_tokens", &sampling.min_tokens}}) {
+    NIBBLE_TRY(const std::optional<int> value, FindInt(body, count.key));
+    *count.value = value.value_or(*count.value);
+  }
   if (sampling.top_k == -1) sampling.top_k = 0;  // another word for all
-  return ReadBias(body, limits, sampling);
+  NIBBLE_RETURN_IF_ERROR(
+      ReadTexts(body, "dry_sequence_breakers", kMostDryBreakers, sampling.dry_sequence_breakers));
+  NIBBLE_RETURN_IF_ERROR(ReadTexts(body, "bad_words", kMostBadWords, sampling.bad_words));
+  return ReadBias(body, context, sampling);
 }
 
 Status ReadStops(JsonValue body, const OpenAiLimits& limits, Request& request) {

@@ -20,7 +20,7 @@ Result<std::optional<int>> FindInt(JsonValue body, const char* key);
 Status CheckMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& context,
                     std::vector<std::string>& ignored);
 
-Status ReadSampling(JsonValue body, const OpenAiLimits& limits, SamplingParams& sampling);
+Status ReadSampling(JsonValue body, const OpenAiContext& context, SamplingParams& sampling);
 Status ReadStops(JsonValue body, const OpenAiLimits& limits, Request& request);
 Status ReadLogprobs(Endpoint endpoint, JsonValue body, const OpenAiLimits& limits,
                     Request& request);

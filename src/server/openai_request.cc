@@ -299,7 +299,7 @@ Result<OpenAiRequest> ReadMembers(Endpoint endpoint, JsonValue body, const OpenA
     NIBBLE_TRY(const std::string_view model, body.GetStringOr("model", ""));
     out.model = model;
   }
-  NIBBLE_RETURN_IF_ERROR(ReadSampling(body, context.limits, request.sampling));
+  NIBBLE_RETURN_IF_ERROR(ReadSampling(body, context, request.sampling));
   NIBBLE_RETURN_IF_ERROR(ReadStops(body, context.limits, request));
   NIBBLE_RETURN_IF_ERROR(ReadLogprobs(endpoint, body, context.limits, request));
   NIBBLE_RETURN_IF_ERROR(ReadCounts(endpoint, body, context, request));

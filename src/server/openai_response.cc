@@ -115,6 +115,8 @@ void TokenCounts::Add(int choice, const Usage& usage) {
   prefill_s += usage.prefill_s;
   decode_s += usage.decode_s;
   decode_steps += usage.decode_steps;
+  drafted += usage.drafted_tokens;
+  accepted += usage.accepted_tokens;
   weight_bytes += usage.decode_weight_bytes;
   kv_bytes += usage.decode_kv_bytes;
   if (choice != 0) return;
@@ -128,6 +130,11 @@ Json UsageJson(const TokenCounts& counts, bool live) {
               {"total_tokens", counts.prompt + counts.generated}};
   if (!live) return out;
   out["prompt_tokens_details"] = {{"cached_tokens", counts.cached}};
+  if (counts.drafted > 0) {
+    out["completion_tokens_details"] = {
+        {"accepted_prediction_tokens", counts.accepted},
+        {"rejected_prediction_tokens", counts.drafted - counts.accepted}};
+  }
   out["nibble"] = {{"queue_s", counts.queue_s},
                    {"prefill_s", counts.prefill_s},
                    {"decode_s", counts.decode_s},

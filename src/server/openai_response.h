@@ -41,6 +41,8 @@ struct TokenCounts {
   double prefill_s = 0;
   double decode_s = 0;
   int decode_steps = 0;
+  int drafted = 0;
+  int accepted = 0;
   double weight_bytes = 0;
   double kv_bytes = 0;
   void Add(int choice, const Usage& usage);

@@ -288,6 +288,8 @@ HttpResponse Service::Status() {
                      {"preemptions_for_answers", stats.preemptions_for_answers},
                      {"preemptions_for_prompts", stats.preemptions_for_prompts},
                      {"sampled_tokens", stats.sampled},
+                     {"drafted_tokens", stats.drafted},
+                     {"accepted_tokens", stats.accepted},
                      {"step_s", stats.step_s},
                      {"weight_bytes", stats.weight_bytes},
                      {"kv_bytes", stats.kv_bytes},

@@ -47,10 +47,12 @@ std::string StepLine(const StepRecord& step, double start_s) {
   return fmt::format(
       R"({{"step":{},"begin_ns":{:.0f},"seconds":{:.9f},"price_s":{:.9f},"rows":{},)"
       R"("prompt_rows":{},"sequences":{},"accepted":{},"admitted":{},"preempted":{},)"
-      R"("cancelled":{},"running":{},"waiting":{},"weight_bytes":{:.0f},"kv_bytes":{:.0f}}})",
+      R"("cancelled":{},"running":{},"waiting":{},"weight_bytes":{:.0f},"kv_bytes":{:.0f},)"
+      R"("drafted":{},"drafted_right":{}}})",
       step.number, std::max((step.begin_s - start_s) * 1e9, 0.0), step.seconds, step.price_s,
       step.rows, prompt_rows, step.spans.size(), step.sampled, step.admitted, step.preempted,
-      step.cancelled, step.running, step.waiting, step.weight_bytes, step.kv_bytes);
+      step.cancelled, step.running, step.waiting, step.weight_bytes, step.kv_bytes, step.drafted,
+      step.accepted);
 }
 
 }  // namespace nibble::server

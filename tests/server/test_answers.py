@@ -137,7 +137,16 @@ class Completions(ServerTest):
                  ("prompt", [[1], "a"]), ("prompt", ""), ("model", 5), ("suffix", "end"),
                  ("response_format", {"type": "json_object"}), ("response_format", 3),
                  ("tools", [{"type": "function"}]), ("grammar", "root ::= a"),
-                 ("top_logprobs", 3), ("ignore_eos", "no")]
+                 ("top_logprobs", 3), ("ignore_eos", "no"), ("top_n_sigma", "two"),
+                 ("xtc_probability", 1.5), ("xtc_threshold", -1), ("dynatemp_range", -1),
+                 ("dynatemp_exponent", []), ("mirostat", 1), ("mirostat_tau", -1),
+                 ("mirostat_eta", "fast"), ("dry_multiplier", -1), ("dry_base", 0.5),
+                 ("dry_allowed_length", -1), ("dry_penalty_last_n", -2), ("min_tokens", -1),
+                 ("dry_sequence_breakers", "x"), ("dry_sequence_breakers", [1]),
+                 ("dry_sequence_breakers", [""]), ("dry_sequence_breakers", ["x"] * 65),
+                 ("dry_sequence_breakers", ["x" * 41]), ("bad_words", 5), ("bad_words", [""]),
+                 ("bad_words", ["x"] * 1025), ("logit_bias", [["Q"]]), ("logit_bias", [["Q", "a"]]),
+                 ("logit_bias", [["", 1]]), ("logit_bias", [[70000, 1]]), ("logit_bias", [[-1, 1]])]
         for key, value in wrong:
             with self.subTest(key=key, value=str(value)[:40]):
                 fields = {"prompt": "ROMEO:"} | {key: value}
@@ -174,8 +183,37 @@ class Completions(ServerTest):
         body = self.server.complete("ROMEO:", max_tokens=4, temperature=0,
                                     logit_bias={str(ids[0]): 100}).json
         self.assertEqual(body["choices"][0]["text"], "QQQQ")
+        for bias in ([["Q", 100]], [[ids[0], 100]]):
+            body = self.server.complete("ROMEO:", max_tokens=4, temperature=0, logit_bias=bias).json
+            self.assertEqual(body["choices"][0]["text"], "QQQQ", bias)
+        text = self.server.complete("ROMEO:", max_tokens=40, temperature=0,
+                                    logit_bias=[["aeiou", False]]).json["choices"][0]["text"]
+        self.assertEqual(set(text) & set("aeiou"), set())
         every = {str(i): -100 for i in range(65)}
         self.assert_error(self.server.complete("a", logit_bias=every), 400, "logit_bias", "forbidden")
+
+    def test_further_samplers(self):
+        def ask(**fields):
+            answer = self.server.complete("ROMEO:", max_tokens=60, seed=3, **fields)
+            self.assertEqual(answer.status, 200, answer.body)
+            return answer.json["choices"][0]["text"]
+
+        greedy = ask(temperature=0)
+        word = greedy.split()[0]
+        self.assertNotIn(word, ask(temperature=0, bad_words=[word]))
+        plain = ask(temperature=1)
+        for fields in ({"xtc_probability": 1}, {"dynatemp_range": 0.9}, {"top_n_sigma": 0.3},
+                       {"mirostat": 2, "mirostat_tau": 1}, {"dry_multiplier": 5, "dry_base": 3}):
+            self.assertNotEqual(ask(temperature=1, **fields), plain, fields)
+            self.assertEqual(ask(temperature=1, **fields), ask(temperature=1, **fields), fields)
+        # Nothing repeats two letters and the one behind them.
+        text = ask(temperature=0, dry_multiplier=1e6, dry_base=2, dry_sequence_breakers=[])
+        triples = [("ROMEO:" + text)[i:i + 3] for i in range(len(text) + 4)]
+        self.assertEqual(len(triples), len(set(triples)), text)
+        self.assertEqual(ask(temperature=0, stop=["a"], min_tokens=30)[:30], greedy[:30])
+        for other in ("xtc_probability", "dynatemp_range", "top_n_sigma"):
+            refused = self.server.complete("a", mirostat=2, **{other: 0.5})
+            self.assert_error(refused, 400, "mirostat", other)
 
     def test_metrics(self):
         before = self.server.get("/metrics").body.decode()
