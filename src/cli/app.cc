@@ -138,6 +138,7 @@ int Main(int argc, char** argv) {
   AddPlanCommand(context);
   AddCalibrateCommand(context);
   AddSimulateCommand(context);
+  AddAdviseCommand(context);
   AddInspectCommand(context);
   AddTokenizeCommand(context);
   AddPullCommand(context);

@@ -20,6 +20,7 @@ void AddQuantizeCommand(const CommandContext& context);
 void AddEvalCommand(const CommandContext& context);
 void AddBenchCommand(const CommandContext& context);
 void AddPlanCommand(const CommandContext& context);
+void AddAdviseCommand(const CommandContext& context);
 void AddCalibrateCommand(const CommandContext& context);
 void AddSimulateCommand(const CommandContext& context);
 void AddInspectCommand(const CommandContext& context);

@@ -26,39 +26,6 @@
 #include "quantize/card.h"
 
 namespace nibble::cli {
-namespace {
-
-// Nothing that is read may be replaced, and what cannot be written is told before the work.
-Status CheckOutputs(const QuantizeFlags& own, const ModelFile& model) {
-  const auto text = [](const std::string& name) {
-    return std::filesystem::path(name == "built-in" ? "" : name);
-  };
-  std::vector<NamedPath> inputs = {{"IN", model.path()},
-                                   {"--calib", text(own.importance.calib)},
-                                   {"--imatrix", own.importance.imatrix},
-                                   {"--text", own.text}};
-  for (const MappedFile& file : model.files()) inputs.push_back({"a part of IN", file.path()});
-  const NamedPath outputs[] = {
-      {"OUT", own.out}, {"--report", own.report}, {"--save-imatrix", own.importance.save}};
-  return CheckOutputPaths(outputs, inputs);
-}
-
-Status CheckPaths(const QuantizeFlags& own, const std::filesystem::path& in) {
-  const std::filesystem::path out(own.out);
-  if (!ToGguf(own) && out.has_extension() && !std::filesystem::is_directory(out)) {
-    return BadInput("OUT: expected a name that ends in .gguf, or a folder's, found '{}'", own.out);
-  }
-  std::error_code error;
-  if (std::filesystem::equivalent(in, own.out, error)) {
-    return BadInput("OUT: '{}' is the source itself", own.out);
-  }
-  if (std::filesystem::exists(own.out, error) && !own.force) {
-    return BadInput("OUT: '{}' exists; --force replaces it when the new file is complete", own.out);
-  }
-  return {};
-}
-
-// The files that hold the weights, one after the other.
 Result<std::string> HashModel(const ModelFile& model) {
   std::string lines;
   for (const MappedFile& file : model.files()) {
@@ -104,6 +71,38 @@ Result<Card> MakeCard(const QuantizeJob& job, const MadeModel& made) {
   card.machine = fmt::format("{}, {} threads", IsaName(isa), job.pool.size());
   card.peak_resident_bytes = ReadPeakResidentBytes();
   return card;
+}
+
+namespace {
+
+// Nothing that is read may be replaced, and what cannot be written is told before the work.
+Status CheckOutputs(const QuantizeFlags& own, const ModelFile& model) {
+  const auto text = [](const std::string& name) {
+    return std::filesystem::path(name == "built-in" ? "" : name);
+  };
+  std::vector<NamedPath> inputs = {{"IN", model.path()},
+                                   {"--calib", text(own.importance.calib)},
+                                   {"--imatrix", own.importance.imatrix},
+                                   {"--text", own.text}};
+  for (const MappedFile& file : model.files()) inputs.push_back({"a part of IN", file.path()});
+  const NamedPath outputs[] = {
+      {"OUT", own.out}, {"--report", own.report}, {"--save-imatrix", own.importance.save}};
+  return CheckOutputPaths(outputs, inputs);
+}
+
+Status CheckPaths(const QuantizeFlags& own, const std::filesystem::path& in) {
+  const std::filesystem::path out(own.out);
+  if (!ToGguf(own) && out.has_extension() && !std::filesystem::is_directory(out)) {
+    return BadInput("OUT: expected a name that ends in .gguf, or a folder's, found '{}'", own.out);
+  }
+  std::error_code error;
+  if (std::filesystem::equivalent(in, own.out, error)) {
+    return BadInput("OUT: '{}' is the source itself", own.out);
+  }
+  if (std::filesystem::exists(own.out, error) && !own.force) {
+    return BadInput("OUT: '{}' exists; --force replaces it when the new file is complete", own.out);
+  }
+  return {};
 }
 
 Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {

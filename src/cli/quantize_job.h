@@ -47,6 +47,12 @@ struct MadeModel {
 };
 
 bool ToGguf(const QuantizeFlags& own);
+// Either of the two below, with its notes on standard error.
+Result<MadeModel> MakeModel(const QuantizeJob& job);
+// What the file is to say of itself, but for the source, its quality and times.
+Result<Card> MakeCard(const QuantizeJob& job, const MadeModel& made);
+// Of the files that hold a model's weights, one after the other.
+Result<std::string> HashModel(const ModelFile& model);
 Result<MadeModel> QuantizeToGguf(const QuantizeJob& job);
 Result<MadeModel> QuantizeToFolder(const QuantizeJob& job);
 

@@ -114,19 +114,10 @@ class CandidateSink : public PositionLogitsSink {
                             .candidate = candidate,
                             .base_sum = base_.Sum(base),
                             .candidate_sum = ComputeLogSumExp(kernels_, candidate)};
-    const double base_loss = base_.Loss(base, row.base_sum, at, next);
-    const double loss =
-        row.candidate_sum.log_sum_exp - double{candidate[static_cast<size_t>(next.value())]};
-    samples_.divergence.push_back(ComputeDivergence(kernels_, row));
-    samples_.base_loss.push_back(base_loss);
-    samples_.candidate_loss.push_back(loss);
-    samples_.probability.push_back(std::exp(-loss) - std::exp(-base_loss));
-    samples_.position.push_back(at.value());
-    // Ties go to the lower id in both.
-    const auto top = std::ranges::find(base, row.base_sum.max) - base.begin();
-    const auto candidate_top =
-        std::ranges::find(candidate, row.candidate_sum.max) - candidate.begin();
-    samples_.same_top += top == candidate_top ? 1 : 0;
+    AddSample(
+        kernels_,
+        {.row = row, .base_loss = base_.Loss(base, row.base_sum, at, next), .next = next, .at = at},
+        samples_);
   }
 
   const KernelTable& kernels_;
@@ -240,6 +231,22 @@ std::vector<DivergenceAtDepth> ByDepth(const DivergenceSamples& samples) {
 }
 
 }  // namespace
+
+void AddSample(const KernelTable& kernels, const PredictionPair& pair, DivergenceSamples& samples) {
+  const LogitsPair& row = pair.row;
+  const double loss =
+      row.candidate_sum.log_sum_exp - double{row.candidate[static_cast<size_t>(pair.next.value())]};
+  samples.divergence.push_back(ComputeDivergence(kernels, row));
+  samples.base_loss.push_back(pair.base_loss);
+  samples.candidate_loss.push_back(loss);
+  samples.probability.push_back(std::exp(-loss) - std::exp(-pair.base_loss));
+  samples.position.push_back(pair.at.value());
+  // Ties go to the lower id in both.
+  const auto top = std::ranges::find(row.base, row.base_sum.max) - row.base.begin();
+  const auto candidate_top =
+      std::ranges::find(row.candidate, row.candidate_sum.max) - row.candidate.begin();
+  samples.same_top += top == candidate_top ? 1 : 0;
+}
 
 Result<DivergenceSamples> MeasureDivergence(Engine& candidate, Engine& base,
                                             std::span<const TokenId> ids,

@@ -9,11 +9,13 @@
 #include "base/result.h"
 #include "eval/statistics.h"
 #include "eval/windows.h"
+#include "kernels/elementwise.h"
 
 namespace nibble {
 
 class Engine;
 class LogitsBase;
+struct KernelTable;
 
 struct DivergenceOptions {
   WindowOptions windows = {};
@@ -33,6 +35,15 @@ struct DivergenceSamples {
 
   int64_t size() const { return static_cast<int64_t>(divergence.size()); }
 };
+
+// One prediction by both models, of the text's token `next` behind position `at`.
+struct PredictionPair {
+  LogitsPair row;
+  double base_loss = 0;  // -ln p of it under the base
+  TokenId next;
+  Position at;
+};
+void AddSample(const KernelTable& kernels, const PredictionPair& pair, DivergenceSamples& samples);
 
 // The predictions made at positions [from, to) of their windows.
 struct DivergenceAtDepth {
