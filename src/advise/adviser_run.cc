@@ -70,15 +70,18 @@ Status Adviser::Load(int weights) {
   options.max_rows = std::max(options.max_rows, setup_.load.concurrency);
   NIBBLE_TRY(loaded_.decoder, Decoder::Load(FileOf(weights), options, setup_.kernels, setup_.pool));
   if (!setup_.device.here) return {};
+  // As the server plans it; the loaded model knows whether a stored output is the embedding again.
+  LoadOptions server{.act = setup_.act, .max_context = setup_.load.context};
+  server.max_rows = setup_.load.options.max_rows;
+  NIBBLE_TRY(MemoryPlan plan, Decoder::Plan(FileOf(weights), server, setup_.pool));
+  plan.weight_bytes = loaded_.decoder->plan().weight_bytes;
   for (int kv = 0; kv < static_cast<int>(grid_.kvs.size()); ++kv) {
     PlacePrior& prior = grid_.PriorOf({weights, kv});
     if (prior.exact_memory) continue;
     NIBBLE_TRY(const EngineOptions served,
                ServedOptions(setup_.load, setup_.model.config(), FormatsOf(kv), prior.batch));
-    // The loaded model's plan knows whether a stored output is the embedding again.
-    const auto bytes = static_cast<double>(loaded_.decoder->plan().weight_bytes);
-    NIBBLE_TRY(prior.memory, ServedMemory(setup_.model.config(), memory_plan_, served,
-                                          setup_.pool.size(), bytes));
+    NIBBLE_TRY(prior.memory, ServedMemory(setup_.model.config(), plan, served, setup_.pool.size(),
+                                          static_cast<double>(plan.weight_bytes)));
     prior.exact_memory = true;
   }
   return {};

@@ -98,30 +98,25 @@ TEST_F(RandomModel, AnF16CacheCostsNothing) {
   for (const KvLayerCost& cost : costs->layers) EXPECT_EQ(cost.both(), 0);
 }
 
-TEST_F(RandomModel, EveryLayerOfASealedCacheCosts) {
+// Random weights attend evenly, so that a layer costs next to nothing; but both sides of each are
+// another model. What real ones cost, and what is skipped for it: tests/cli/test_advise.py.
+TEST_F(RandomModel, EverySideOfEveryLayerIsSeen) {
   const auto costs = MeasureKvLayers(Input(KvFormat::kKivi2));
   ASSERT_TRUE(costs) << costs.error().message;
-  double most = 0;
+  EXPECT_NE(costs->all.mean, 0);
   for (const KvLayerCost& cost : costs->layers) {
-    EXPECT_GT(cost.keys.mean, 0);
-    EXPECT_GT(cost.values.mean, 0);
-    most = std::max(most, cost.both());
+    EXPECT_NE(cost.keys.mean, 0);
+    EXPECT_NE(cost.values.mean, 0);
   }
-  EXPECT_GT(costs->all.mean, most / 2);
-  const double target = costs->all.mean / 2;
-  const auto skip = FindSkipLayers(Input(KvFormat::kKivi2), *costs, target);
-  ASSERT_TRUE(skip) << skip.error().message;
-  EXPECT_FALSE(skip->layers.empty());
-  EXPECT_LE(skip->measured.mean, target);
 }
 
 TEST_F(RandomModel, TooShortAndStopped) {
   KvLayersInput input = Input(KvFormat::kInt8);
   input.ids.resize(2);
   EXPECT_FALSE(MeasureKvLayers(input));
-  input = Input(KvFormat::kInt8);
-  input.keep_going = [] { return false; };
-  const auto stopped = MeasureKvLayers(input);
+  KvLayersInput other = Input(KvFormat::kInt8);
+  other.keep_going = [] { return false; };
+  const auto stopped = MeasureKvLayers(other);
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().kind, ErrorKind::kCancelled);
 }

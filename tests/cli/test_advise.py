@@ -176,6 +176,20 @@ class Advise(CliTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("not your text", done.stdout)
 
+    def test_layers_are_kept_for_a_target(self):
+        done = self.advise("--json", "--budget-s", 40, "--weights", "q8_0", "--kv", "int4",
+                           "--kv-target", 0.0005)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        out = json.loads(done.stdout)
+        (report,) = out["kv_layers"]
+        self.assertEqual(report["kv"], "int4")
+        for layer in report["layers"]:
+            self.assertGreater(layer["keys_kld"] + layer["values_kld"], 0)
+        self.assertGreater(report["kld"], 0.0005)
+        self.assertLessEqual(report["left_kld"], 0.0005)
+        skipped = {tuple(row["kv_skip_layers"]) for row in out["rows"]}
+        self.assertEqual(skipped, {(), tuple(report["skip_layers"])})
+
     def test_interrupted(self):
         folder = self.folder / "interrupted"
         folder.mkdir()
@@ -234,10 +248,14 @@ class WrongUse(CliTest):
                 (("shakespeare", "--weights", "q9_z"), ("q9_z",)),
                 (("shakespeare", "--kv", "int5"), ("int5",)),
                 (("shakespeare", "--emit", "vllm"), ("--device",)),
-                (("shakespeare", "--text", "/no/such.txt"), ("/no/such.txt",)),
-                (("shakespeare", "--report", "/no/such/folder/x.html"), ("--report",))):
+                (("shakespeare", "--text", "/no/such.txt"), ("/no/such.txt",))):
             with self.subTest(arguments=arguments):
                 self.refused(*arguments, words=words)
+
+    def test_the_report_is_told_before_the_work(self):
+        done = nibble("advise", "shakespeare", "--report", "/no/such/folder/x.html", timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--report: /no/such/folder", done.stderr)
 
     def test_texts(self):
         with tempfile.NamedTemporaryFile(suffix=".txt") as file:
