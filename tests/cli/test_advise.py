@@ -122,7 +122,7 @@ class Advise(CliTest):
                     break
             address = line.split()[1].rstrip("/")
             with urllib.request.urlopen(address + "/v1/models") as answer:
-                self.assertEqual(len(json.load(answer)["data"]), 1)
+                self.assertTrue(json.load(answer)["data"])
             body = json.dumps({"prompt": "ROMEO:", "max_tokens": 4}).encode()
             request = urllib.request.Request(address + "/v1/completions", body,
                                              {"Content-Type": "application/json"})
