@@ -66,6 +66,9 @@ Status CheckParameters(const Request& request, int vocabulary) {
   if (request.logits != nullptr && std::max(request.n, request.best_of) != 1) {
     return BadInput("logits of {} choices at once are not given out, expected n = 1", request.n);
   }
+  if (request.constraint != nullptr && request.ignore_end) {
+    return BadInput("ignore_eos and a constraint at once: nothing may follow the answer's end");
+  }
   if (request.logits_from < 0) {
     return BadInput("logits_from is {}, expected at least 0", request.logits_from);
   }

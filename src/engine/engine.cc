@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "engine/plan.h"
 #include "engine/same_vocabulary.h"
 #include "engine/two_drafters.h"
+#include "engine/vocabulary.h"
 #include "kernels/kernel_table.h"
 #include "kv/storage/kv_storage.h"
 #include "kv/storage/pool_sizes.h"
@@ -151,6 +153,8 @@ struct Engine::Impl {
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<Decoder> decoder;
   Tokenizer tokenizer;
+  std::once_flag vocabulary_made;
+  std::shared_ptr<const grammar::Vocabulary> vocabulary;
   KvStorage storage;
   EnginePlan plan;
   CpuExecutor executor;
@@ -264,6 +268,13 @@ void Engine::Cancel(RequestId id) { impl_->thread->Cancel(id); }
 void Engine::CloseArrivals() { impl_->thread->CloseArrivals(); }
 
 const Tokenizer& Engine::tokenizer() const { return impl_->tokenizer; }
+
+std::shared_ptr<const grammar::Vocabulary> Engine::vocabulary() const {
+  std::call_once(impl_->vocabulary_made, [this] {
+    impl_->vocabulary = MakeVocabulary(impl_->tokenizer, impl_->executor.vocabulary());
+  });
+  return impl_->vocabulary;
+}
 const ModelConfig& Engine::config() const { return impl_->decoder->config(); }
 const EnginePlan& Engine::plan() const { return impl_->plan; }
 int Engine::threads() const { return impl_->pool->size(); }

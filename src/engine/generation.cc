@@ -41,6 +41,7 @@ Generation::Generation(const Start& start, std::shared_ptr<const AcceptedRequest
                    {.skip_special = !request().show_special, .at_start = accepted_->at_start}),
       stops_(request().stop),
       next_logit_position_(request().logits_from) {
+  if (request().constraint) state_.Constrain(request().constraint);
   usage_.prompt_tokens = static_cast<int>(accepted_->prompt->size());
   usage_.order = start.id.value();
   usage_.queued_step = start.queued_step;
@@ -93,6 +94,7 @@ std::optional<FinishReason> Generation::Accept(const Drawn& drawn, double now) {
   }
   sink_->OnToken(start_.id, event);
   if (ends || stops_.matched()) return FinishReason::kStop;
+  if (state_.constrained() && state_.trail().MustEnd()) return FinishReason::kStop;
   if (!WantsToken()) return FinishReason::kLength;
   return std::nullopt;
 }

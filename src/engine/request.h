@@ -11,6 +11,10 @@
 #include "base/result.h"
 #include "tensor/matrix.h"
 
+namespace nibble::grammar {
+class Constraint;
+}
+
 namespace nibble {
 
 // The empty initialisers in this file let callers name only some members without a warning.
@@ -98,6 +102,11 @@ struct Request {
   // Log-probabilities per generated token: -1 none, 0 the token's own, k > 0 the k most probable
   // as well. Of the model's logits, before any sampler.
   int logprobs = -1;
+
+  // What the answer must be; none: anything. It ends where nothing more may follow. Made for this
+  // engine's vocabulary (Engine::vocabulary). May be shared by requests; only the engine's thread
+  // asks it.
+  std::shared_ptr<grammar::Constraint> constraint = nullptr;
 
   // Gets the logits of every position >= logits_from of prompt and answer (n must be 1). Must live
   // until OnFinish.

@@ -160,8 +160,12 @@ Result<Drawn> Sampler::Draw(const PreparedSampling& sampling, const SamplerState
   Drawn drawn;
   NIBBLE_TRY(drawn.id, MostProbable(*kernels_, logits));
   std::span<const float> effective = logits;
-  if (ChangesLogits(sampling)) {
-    std::ranges::copy(logits, changed_.begin());
+  if (state.constrained() || ChangesLogits(sampling)) {
+    if (state.constrained()) {
+      NIBBLE_RETURN_IF_ERROR(ApplyConstraint(state, logits));
+    } else {
+      std::ranges::copy(logits, changed_.begin());
+    }
     ApplyBiasAndPenalties(params, state, changed_);
     ApplyDry(params, sampling.breakers, state.tokens(), changed_);
     ForbidTokens(sampling, state, changed_);
@@ -186,6 +190,27 @@ Result<Drawn> Sampler::Draw(const PreparedSampling& sampling, const SamplerState
   drawn.logprob = of.own;
   drawn.top = std::move(of.top);
   return drawn;
+}
+
+Status Sampler::ApplyConstraint(const SamplerState& state, std::span<const float> logits) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  NIBBLE_TRY(const auto mask, state.trail().Mask());
+  for (size_t word = 0; word * 64 < logits.size(); ++word) {
+    const uint64_t bits = word < mask->bits.size() ? mask->bits[word] : 0;
+    const size_t begin = word * 64;
+    const size_t count = std::min<size_t>(64, logits.size() - begin);
+    float* out = changed_.data() + begin;
+    if (bits == 0) {
+      std::fill_n(out, count, kNever);
+    } else if (bits == ~uint64_t{0}) {
+      std::copy_n(logits.data() + begin, count, out);
+    } else {
+      for (size_t i = 0; i < count; ++i) {
+        out[i] = (bits >> i & 1) != 0 ? logits[begin + i] : kNever;
+      }
+    }
+  }
+  return {};
 }
 
 Survivors Sampler::Filter(const SamplingParams& params, const SamplerState& state,

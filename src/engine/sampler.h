@@ -60,11 +60,14 @@ class Sampler {
   static size_t Bytes(int vocabulary);
 
   // One token from a row of logits [vocabulary]. choice and state.position() key the random
-  // numbers. logprobs: as Request::logprobs. Errors: those of MostProbable.
+  // numbers. logprobs: as Request::logprobs. Errors: those of MostProbable and of the state's
+  // constraint (grammar/constraint.h).
   Result<Drawn> Draw(const PreparedSampling& sampling, const SamplerState& state, int choice,
                      int logprobs, std::span<const float> logits);
 
  private:
+  // Into changed_: the logits, -infinity where the state's constraint lets no token follow.
+  Status ApplyConstraint(const SamplerState& state, std::span<const float> logits);
   Survivors Filter(const SamplingParams& params, const SamplerState& state, const DrawKey& key,
                    std::span<const float> logits) const;
   Candidates FilterRow(const SamplingParams& params, std::span<const float> logits) const;

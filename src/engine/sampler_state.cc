@@ -21,6 +21,7 @@ size_t SamplerState::WindowBegin(size_t size) const {
 void SamplerState::Accept(TokenId accepted, std::optional<double> mirostat) {
   answer_.push_back(accepted);
   if (mirostat) mirostat_.push_back(*mirostat);
+  if (trail_) NIBBLE_CHECK(trail_->Accept(accepted));  // it was drawn under the mask
   if (window_ == 0) return;
   Change(accepted, 1);
   const size_t begin = WindowBegin(static_cast<size_t>(position()));
@@ -29,6 +30,7 @@ void SamplerState::Accept(TokenId accepted, std::optional<double> mirostat) {
 
 void SamplerState::Rollback(int n) {
   NIBBLE_CHECK(n >= 0 && static_cast<size_t>(n) <= answer_.size());
+  const int taken_back = n;
   for (; n > 0; --n) {
     const size_t begin = WindowBegin(static_cast<size_t>(position()));
     if (window_ != 0) {
@@ -38,6 +40,7 @@ void SamplerState::Rollback(int n) {
     if (mirostat_.size() == answer_.size()) mirostat_.pop_back();
     answer_.pop_back();
   }
+  if (trail_) trail_->Rollback(taken_back, answer_);
 }
 
 void SamplerState::Change(TokenId token, int by) {

@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/shared_tokens.h"
 #include "base/token_list.h"
+#include "engine/constraint_trail.h"
 
 namespace nibble {
 
@@ -18,6 +19,14 @@ class SamplerState {
  public:
   // window: tokens that count for penalties; -1 all, 0 none. No prompt is an empty one.
   explicit SamplerState(int window, SharedTokens prompt = nullptr);
+
+  // From here on the answer keeps to the constraint: on the engine's thread, before any token.
+  void Constrain(std::shared_ptr<grammar::Constraint> constraint) {
+    trail_.emplace(std::move(constraint));
+  }
+  bool constrained() const { return trail_.has_value(); }
+  // Where the answer is under its constraint; its masks are made when they are asked for.
+  ConstraintTrail& trail() const { return *trail_; }
 
   // mirostat: its target of surprise behind the token, where it is in use.
   void Accept(TokenId token, std::optional<double> mirostat = std::nullopt);
@@ -62,6 +71,7 @@ class SamplerState {
   std::vector<TokenId> answer_;
   std::vector<double> mirostat_;  // [answer_] where mirostat is in use, else empty
   Counts changes_;                // to prompt_counts_ since; none is 0
+  mutable std::optional<ConstraintTrail> trail_;
 };
 
 }  // namespace nibble
