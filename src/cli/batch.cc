@@ -26,6 +26,7 @@
 #include "engine/check_request.h"
 #include "engine/sampler.h"
 #include "platform/clock.h"
+#include "server/constraints.h"
 #include "server/openai_request.h"
 #include "server/openai_response.h"
 
@@ -449,12 +450,14 @@ Status RunBatch(const GlobalFlags& flags, BatchFlags own) {
       RunName(flags, own, session, input, chat ? std::string_view(chat->source()) : "");
   NIBBLE_TRY(BatchJournal journal, BatchJournal::Open(out, run, static_cast<int>(lines.size())));
 
+  server::Constraints constraints([&] { return session.engine->vocabulary(); });
   const double started = MonotonicSeconds();
   Batch batch(flags, own, session,
               {.tokenizer = &session.engine->tokenizer(),
                .chat = chat ? &*chat : nullptr,
                .sampling = own.sampling,
-               .max_tokens = own.max_tokens},
+               .max_tokens = own.max_tokens,
+               .constraints = &constraints},
               journal);
   NIBBLE_RETURN_IF_ERROR(batch.Run(lines));
   Report(flags, own, batch.totals(), lines.size(), MonotonicSeconds() - started);

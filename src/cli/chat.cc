@@ -134,6 +134,7 @@ class Chat {
     request.sampling = settings_.sampling;
     request.stop = settings_.stop;
     request.max_tokens = settings_.max_tokens;
+    request.constraint = settings_.constraint;
     const auto answer = Generate(engine_, std::move(request), [](std::string_view piece) {
       std::fwrite(piece.data(), 1, piece.size(), stdout);
       std::fflush(stdout);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct ChatSettings {
   std::vector<std::string> stop;
   int max_tokens = -1;
   bool show_stats = false;
+  std::shared_ptr<grammar::Constraint> constraint = nullptr;  // of every answer
 };
 
 // A conversation on the terminal: line editing with history, /help, /system, /reset, /stats, /exit.

@@ -5,6 +5,7 @@
 #include "cli/batch.h"
 #include "cli/chat.h"
 #include "cli/commands.h"
+#include "cli/constraint_flags.h"
 #include "cli/generate.h"
 #include "cli/json_output.h"
 #include "cli/logit_bias.h"
@@ -36,6 +37,7 @@ struct RunFlags {
   bool stats = false;
   bool has_prompt = false;
   SpeculationFlags speculation;
+  ConstraintFlags constraint;
   BatchFlags batch;
 };
 
@@ -106,6 +108,7 @@ Status RunOnce(const GlobalFlags& flags, const Session& session, const RunFlags&
   request.sampling = own.sampling;
   request.stop = own.stop;
   request.ignore_end = own.ignore_eos;
+  NIBBLE_TRY(request.constraint, MakeConstraint(own.constraint, engine));
 
   const InterruptGuard guard;
   const bool stream = !flags.json;
@@ -152,6 +155,8 @@ Status Run(const GlobalFlags& flags, RunFlags own) {
     if (text.empty()) return BadInput("no prompt: give -p TEXT, -f FILE, --ids or standard input");
   }
   if (chat && flags.json) return BadInput("--json: give a prompt with -p, -f or --ids");
+  // Before a model is loaded.
+  NIBBLE_RETURN_IF_ERROR(CheckConstraint(own.constraint));
 
   own.sampling.seed = flags.seed.value_or(RandomSeed());
   SessionOptions options;
@@ -170,6 +175,7 @@ Status Run(const GlobalFlags& flags, RunFlags own) {
   settings.stop = own.stop;
   settings.max_tokens = own.max_tokens;
   settings.show_stats = own.stats;
+  NIBBLE_TRY(settings.constraint, MakeConstraint(own.constraint, *session.engine));
   NIBBLE_TRY(const auto chat_template, LoadChatTemplate(*session.engine, own.chat_template));
   return ChatInTerminal(*session.engine, chat_template, settings);
 }
@@ -251,8 +257,11 @@ Status StartBatch(const GlobalFlags& flags, const CLI::App& command, RunFlags ow
     if (option->get_group() == kSamplingGroup && option->count() > 0) batch.sampling = own.sampling;
   }
   if (own.max_tokens >= 0) batch.max_tokens = own.max_tokens;
-  if (own.raw || own.ignore_eos || !own.system.empty() || !own.stop.empty()) {
-    return BadInput("--batch: --raw, --system, --stop and --ignore-eos belong into the lines");
+  if (own.raw || own.ignore_eos || !own.system.empty() || !own.stop.empty() ||
+      own.constraint.any()) {
+    return BadInput(
+        "--batch: --raw, --system, --stop, --ignore-eos and what an answer must be belong into the "
+        "lines");
   }
   return RunBatch(flags, batch);
 }
@@ -300,6 +309,7 @@ void AddRunCommand(const CommandContext& context) {
   command->add_flag("--stats", own->stats, "Speed and bytes per token, on standard error");
   AddSamplingFlags(*command, *own);
   AddSpeculationFlags(*command, own->speculation);
+  AddConstraintFlags(*command, own->constraint);
   AddBatchFlags(*command, *own);
   command->footer(
       "Without a prompt on a terminal: a chat (/help lists its commands).\n"
@@ -307,6 +317,7 @@ void AddRunCommand(const CommandContext& context) {
       "  nibble run smollm2-135m -p \"Why is the sky blue?\"\n"
       "  nibble run shakespeare -p \"ROMEO:\" -n 200 --seed 1\n"
       "  nibble run model.gguf --raw -f text.txt -n 64 --temp 0 --json\n"
+      "  nibble run smollm2-135m --json-schema person.json -p \"Describe Ada Lovelace.\"\n"
       "  nibble run model.gguf --batch requests.jsonl -o responses.jsonl\n");
   const GlobalFlags& flags = context.flags;
   std::function<Status()>& action = context.action;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "engine/prepared_sampling.h"
+#include "server/openai_constraint.h"
 
 namespace nibble::server {
 namespace {
@@ -23,7 +24,7 @@ constexpr std::array<std::string_view, 10> kIgnored = {"user",
                                                        "parallel_tool_calls",
                                                        "verbosity",
                                                        "cache_prompt"};
-constexpr std::array<std::string_view, 36> kCommon = {"model",
+constexpr std::array<std::string_view, 35> kCommon = {"model",
                                                       "max_tokens",
                                                       "temperature",
                                                       "top_p",
@@ -57,35 +58,17 @@ constexpr std::array<std::string_view, 36> kCommon = {"model",
                                                       "logprobs",
                                                       "stream",
                                                       "stream_options",
-                                                      "max_completion_tokens",
-                                                      "response_format"};
+                                                      "max_completion_tokens"};
 constexpr std::array<std::string_view, 6> kOfChat = {
     "messages",   "top_logprobs",    "chat_template_kwargs", "add_generation_prompt",
     "truncation", "reasoning_format"};
 constexpr std::array<std::string_view, 4> kOfCompletions = {"prompt", "best_of", "echo",
                                                             "top_logprobs"};
 // Would change the answer: fine as long as they ask for nothing.
-constexpr std::array<std::string_view, 21> kUnsupported = {"tools",
-                                                           "functions",
-                                                           "function_call",
-                                                           "tool_choice",
-                                                           "suffix",
-                                                           "audio",
-                                                           "prediction",
-                                                           "web_search_options",
-                                                           "grammar",
-                                                           "json_schema",
-                                                           "guided_json",
-                                                           "guided_regex",
-                                                           "guided_choice",
-                                                           "guided_grammar",
-                                                           "structured_outputs",
-                                                           "stop_token_ids",
-                                                           "prompt_logprobs",
-                                                           "use_beam_search",
-                                                           "reasoning_effort",
-                                                           "tfs_z",
-                                                           "logits_processors"};
+constexpr std::array<std::string_view, 12> kUnsupported = {
+    "functions",       "function_call",      "suffix",         "audio",
+    "prediction",      "web_search_options", "stop_token_ids", "prompt_logprobs",
+    "use_beam_search", "reasoning_effort",   "tfs_z",          "logits_processors"};
 
 using Names = std::span<const std::string_view>;
 
@@ -124,13 +107,6 @@ Status CheckModalities(JsonValue value) {
     }
   }
   return {};
-}
-
-Status CheckFormat(JsonValue format) {
-  const auto type = format.GetString("type");
-  if (!type) return Within("'response_format'", type.error());
-  if (*type == "text") return {};
-  return BadInput("'response_format': only type text is supported, found {}", QuoteJson(*type));
 }
 
 Result<float> BiasOf(const std::string& place, JsonValue value) {
@@ -239,7 +215,9 @@ Status CheckMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& cont
   for (const auto& [key, value] : members) {
     if (value.is_null() || Contains(kIgnored, key) || Contains(kCommon, key)) continue;
     if (Contains(chat ? Names(kOfChat) : Names(kOfCompletions), key)) continue;
-    if (Contains(kUnsupported, key)) {
+    const bool of_tools = key == "tools" || key == "tool_choice";
+    if (IsConstraintMember(key) && (chat || !of_tools)) continue;
+    if (Contains(kUnsupported, key) || of_tools) {
       if (!AsksForNothing(value)) return BadInput("'{}' is not supported", key);
     } else if (key == "modalities") {
       NIBBLE_RETURN_IF_ERROR(CheckModalities(value));
@@ -251,9 +229,6 @@ Status CheckMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& cont
   }
   if (const auto user = body.Find("user"); user && !user->is_null() && !user->is_string()) {
     return BadInput("'user': expected a string, found {}", JsonKindName(user->kind()));
-  }
-  if (const auto format = body.Find("response_format"); format && !format->is_null()) {
-    NIBBLE_RETURN_IF_ERROR(CheckFormat(*format));
   }
   if (context.live) return {};
   for (const char* key : {"stream", "echo"}) {

@@ -4,7 +4,9 @@
 #include <limits>
 #include <string_view>
 
+#include "server/openai_constraint.h"
 #include "server/openai_fields.h"
+#include "server/tool_calls.h"
 
 namespace nibble::server {
 namespace {
@@ -35,6 +37,20 @@ Result<std::string> ContentText(JsonValue content) {
   return text;
 }
 
+// Templates write arguments as JSON values; clients give them as the text they got.
+void ParseArguments(Json& calls) {
+  if (!calls.is_array()) return;
+  for (Json& call : calls) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+    Json& function = call["function"];
+    if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
+    const std::string& text = function["arguments"].get_ref<const std::string&>();
+    if (text.size() > (size_t{1} << 20) || !JsonDocument::Parse(text)) continue;
+    Json value = Json::parse(text, nullptr, false);
+    if (value.is_object()) function["arguments"] = std::move(value);
+  }
+}
+
 // The messages with contents as text.
 Result<Json> PlainMessages(JsonValue body) {
   NIBBLE_TRY(const JsonValue messages, body.Get("messages"));
@@ -49,19 +65,24 @@ Result<Json> PlainMessages(JsonValue body) {
     }
     const auto role = message.GetString("role");
     if (!role) return Within(place, role.error());
-    const auto content = message.Find("content");
-    if (!content) return BadInput("{}: 'content' is missing", place);
-    const auto text = ContentText(*content);
-    if (!text) return Within(place + ": 'content'", text.error());
     Json copy = Json::parse(message.ToString(), nullptr, false);
+    const auto content = message.Find("content");
+    const bool calls = copy.contains("tool_calls") && !copy["tool_calls"].empty();
+    if (!content && !calls) return BadInput("{}: 'content' is missing", place);
+    const auto text = content ? ContentText(*content) : std::string();
+    if (!text) return Within(place + ": 'content'", text.error());
     copy["content"] = *text;
+    if (calls) ParseArguments(copy["tool_calls"]);
     out.push_back(std::move(copy));
   }
   return out;
 }
 
-Result<std::string> Render(JsonValue body, const Json& messages, const ChatTemplate& chat) {
+// tools: JSON; empty: none.
+Result<std::string> Render(JsonValue body, const Json& messages, const ChatTemplate& chat,
+                           const std::string& tools = {}) {
   ChatOptions options;
+  if (!tools.empty() && SpeaksOfTools(chat.source())) options.tools_json = tools;
   if (const auto given = body.Find("chat_template_kwargs"); given && !given->is_null()) {
     if (!given->is_object()) {
       return BadInput("'chat_template_kwargs': expected an object, found {}",
@@ -132,7 +153,7 @@ Json WithoutTurns(const Json& messages, size_t first, size_t end) {
 // Drops as few of the oldest turns as let prompt and answer fit. An answer whose length is not
 // given gets a quarter of the context.
 Result<Prompts> DropTurns(JsonValue body, const Json& messages, const OpenAiContext& context,
-                          OpenAiRequest& out) {
+                          const std::string& tools, OpenAiRequest& out) {
   const int context_tokens = context.limits.max_context;
   const int answer = out.request.max_tokens >= 0 ? out.request.max_tokens : context_tokens / 4;
   const std::vector<size_t> turns = TurnsOf(messages);
@@ -140,7 +161,8 @@ Result<Prompts> DropTurns(JsonValue body, const Json& messages, const OpenAiCont
     const size_t end = dropped == 0 ? 0 : turns[dropped];
     const size_t first = dropped == 0 ? 0 : turns[0];
     out.dropped_messages = static_cast<int>(end - first);
-    NIBBLE_TRY(std::string text, Render(body, WithoutTurns(messages, first, end), *context.chat));
+    NIBBLE_TRY(std::string text,
+               Render(body, WithoutTurns(messages, first, end), *context.chat, tools));
     return Encoded(std::move(text), context);
   };
   const auto fits = [&](const Prompts& prompts) {
@@ -158,18 +180,39 @@ Result<Prompts> DropTurns(JsonValue body, const Json& messages, const OpenAiCont
   return without(high);
 }
 
+// A template that does not speak of tools tells of them as the system does.
+void TellOfTools(const std::string& tools, Json& messages) {
+  const std::string told = ToolsPrompt(tools);
+  Json& first = messages.front();
+  if (first.contains("role") && first["role"] == "system" && first["content"].is_string()) {
+    first["content"] = first["content"].get<std::string>() + "\n\n" + told;
+  } else {
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", told}});
+  }
+}
+
 Result<Prompts> ReadMessages(JsonValue body, const OpenAiContext& context, OpenAiRequest& out) {
   NIBBLE_RETURN_IF_ERROR(CheckChat(context.chat));
-  NIBBLE_TRY(const Json messages, PlainMessages(body));
+  NIBBLE_TRY(Json messages, PlainMessages(body));
+  NIBBLE_TRY(const WantedTools tools, ReadTools(body, context));
+  if (tools.calls && !SpeaksOfTools(context.chat->source())) {
+    TellOfTools(tools.for_template, messages);
+  }
   Result<Prompts> prompts;
   if (out.drop_turns) {
-    prompts = DropTurns(body, messages, context, out);
+    prompts = DropTurns(body, messages, context, tools.for_template, out);
   } else {
-    NIBBLE_TRY(std::string text, Render(body, messages, *context.chat));
+    NIBBLE_TRY(std::string text, Render(body, messages, *context.chat, tools.for_template));
     prompts = Encoded(std::move(text), context);
   }
-  if (prompts && out.reasoning) {
-    out.reasoning = FindReasoning(context.chat->source(), prompts->text);
+  if (!prompts) return prompts;
+  const auto reasoning = FindReasoning(context.chat->source(), prompts->text);
+  if (out.reasoning) out.reasoning = reasoning;
+  NIBBLE_TRY(out.request.constraint, ReadConstraint(body, context, tools, reasoning));
+  if (tools.calls) {
+    out.tools = tools.calls->syntax;
+    // A mark that is a token is text to whoever reads calls.
+    out.request.show_special = out.tools->mark_is_token;
   }
   return prompts;
 }
@@ -336,6 +379,15 @@ ApiResult<OpenAiRequest> ReadOpenAiRequest(Endpoint endpoint, JsonValue body,
   if (!prompts) return std::unexpected(ApiErrorOf(prompts.error()));
   if (const auto fits = CheckLengths(*out, *prompts, context); !fits) {
     return std::unexpected(fits.error());
+  }
+  if (endpoint == Endpoint::kCompletions) {
+    auto constraint = ReadConstraint(body, context, {}, std::nullopt);
+    if (!constraint) return std::unexpected(ApiErrorOf(constraint.error()));
+    out->request.constraint = *std::move(constraint);
+  }
+  if (out->request.constraint && out->request.ignore_end) {
+    return std::unexpected(ApiErrorOf(Error{
+        ErrorKind::kBadInput, "'ignore_eos': nothing may follow an answer that is constrained"}));
   }
   if (const auto each = CheckEach(*prompts, context.tokenizer->vocab_size()); !each) {
     return std::unexpected(ApiErrorOf(each.error()));

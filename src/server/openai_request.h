@@ -8,6 +8,7 @@
 #include "container/json.h"
 #include "engine/check_request.h"
 #include "engine/request.h"
+#include "grammar/tool_syntax.h"
 #include "server/api_error.h"
 #include "server/reasoning.h"
 #include "tokenizer/chat_template.h"
@@ -30,7 +31,8 @@ struct OpenAiRequest {
   bool stream_usage = false;  // a last chunk with the usage
   // Chat: what the template puts around reasoning, which is then a member of its own.
   std::optional<ReasoningMarks> reasoning;
-  bool drop_turns = false;  // chat: the oldest turns go when they do not fit
+  std::optional<grammar::ToolSyntax> tools;  // chat: how calls are written, where there are tools
+  bool drop_turns = false;                   // chat: the oldest turns go when they do not fit
   int dropped_messages = 0;
   bool echo = false;                 // completions: the prompt is part of the text
   std::vector<std::string> ignored;  // members that nobody knows, for a warning
@@ -47,12 +49,15 @@ struct OpenAiLimits {
   size_t max_logit_bias = 65536;  // entries
 };
 
+class Constraints;
+
 struct OpenAiContext {
   const Tokenizer* tokenizer = nullptr;
   const ChatTemplate* chat = nullptr;  // none: chat completions are refused
   SamplingParams sampling = {};        // for members that a body leaves out
   std::optional<int> max_tokens = {};  // the same
   OpenAiLimits limits = {};
+  Constraints* constraints = nullptr;  // none: answers cannot be constrained
   // A server's: streams, echoes, takes several prompts, and ignores members that nobody knows, with
   // a warning. Else these are refused.
   bool live = false;

@@ -73,26 +73,60 @@ Json CompletionLogprobs(const Tokenizer& tokenizer, const TokenSpans& spans, siz
   return out;
 }
 
-Json ChatMessageJson(const OpenAiRequest& request, const std::string& text) {
-  if (!request.reasoning) return {{"role", "assistant"}, {"content", text}};
-  ReasoningSplitter splitter(*request.reasoning);
-  ReasoningSplitter::Parts parts = splitter.Add(text);
-  ReasoningSplitter::Parts rest = splitter.End();
-  parts.reasoning += rest.reasoning;
-  parts.text += rest.text;
-  Json out = {{"role", "assistant"}, {"content", std::move(parts.text)}};
-  if (!parts.reasoning.empty()) out["reasoning_content"] = std::move(parts.reasoning);
+// The same answer gives the same names.
+std::string CallId(const std::string& id, int index, int call) {
+  return fmt::format("call_{}_{}_{}", id, index, call);
+}
+
+// Calls of tools out of the content, which is null when nothing else is there.
+void SplitCalls(const grammar::ToolSyntax& syntax, const std::string& id, Json& message) {
+  ToolCallSplitter splitter(syntax);
+  ToolCallSplitter::Parts parts = splitter.Add(message["content"].get_ref<const std::string&>());
+  parts.text += splitter.End().text;
+  Json calls = Json::array();
+  for (const ToolCallSplitter::Delta& delta : parts.deltas) {
+    if (!delta.name.empty()) {
+      calls.push_back({{"id", CallId(id, 0, delta.index)},
+                       {"type", "function"},
+                       {"function", {{"name", delta.name}, {"arguments", ""}}}});
+    }
+    Json& arguments = calls.back()["function"]["arguments"];
+    arguments = arguments.get<std::string>() + delta.arguments;
+  }
+  message["content"] = parts.text;
+  if (calls.empty()) return;
+  if (parts.text.empty()) message["content"] = nullptr;
+  message["tool_calls"] = std::move(calls);
+}
+
+Json ChatMessageJson(const OpenAiRequest& request, const std::string& id, const std::string& text) {
+  Json out = {{"role", "assistant"}, {"content", text}};
+  if (request.reasoning) {
+    ReasoningSplitter splitter(*request.reasoning);
+    ReasoningSplitter::Parts parts = splitter.Add(text);
+    ReasoningSplitter::Parts rest = splitter.End();
+    parts.reasoning += rest.reasoning;
+    out["content"] = parts.text + rest.text;
+    if (!parts.reasoning.empty()) out["reasoning_content"] = std::move(parts.reasoning);
+  }
+  if (request.tools) SplitCalls(*request.tools, id, out);
   return out;
 }
 
-Json Choice(const OpenAiRequest& request, const Tokenizer& tokenizer, const PromptAnswers& prompt,
-            size_t choice) {
+// An answer that ends by itself behind a call.
+std::string_view ReasonOf(const FinishEvent& finish, bool calls) {
+  if (calls && finish.reason == FinishReason::kStop) return "tool_calls";
+  return FinishReasonName(finish.reason);
+}
+
+Json Choice(const OpenAiRequest& request, const std::string& id, const Tokenizer& tokenizer,
+            const PromptAnswers& prompt, size_t choice) {
   const Answer& answer = prompt.answers[choice];
   const bool chat = request.endpoint == Endpoint::kChatCompletions;
   Json out;
   out["index"] = nullptr;  // the caller's
   if (chat) {
-    out["message"] = ChatMessageJson(request, answer.text);
+    out["message"] = ChatMessageJson(request, id, answer.text);
   } else {
     out["text"] = prompt.echo + answer.text;
   }
@@ -103,7 +137,8 @@ Json Choice(const OpenAiRequest& request, const Tokenizer& tokenizer, const Prom
     out["logprobs"] = chat ? ChatLogprobs(tokenizer, answer.tokens)
                            : CompletionLogprobs(tokenizer, {prompt.prompt, answer.tokens}, offset);
   }
-  out["finish_reason"] = FinishReasonName(answer.finish.reason);
+  const bool calls = chat && out["message"].contains("tool_calls");
+  out["finish_reason"] = ReasonOf(answer.finish, calls);
   return out;
 }
 
@@ -157,7 +192,7 @@ Json OpenAiResponse(const OpenAiRequest& request, const ResponseName& name,
   int index = 0;
   for (const PromptAnswers& prompt : prompts) {
     for (size_t i = 0; i < prompt.answers.size(); ++i) {
-      Json choice = Choice(request, tokenizer, prompt, i);
+      Json choice = Choice(request, fmt::format("{}_{}", name.id, index), tokenizer, prompt, i);
       choice["index"] = index++;
       out["choices"].push_back(std::move(choice));
       counts.Add(static_cast<int>(i), prompt.answers[i].finish.usage);
@@ -174,7 +209,9 @@ ChunkWriter::ChunkWriter(const OpenAiRequest& request, const ResponseName& name,
       logprobs_(request.request.logprobs >= 0),
       usage_(request.stream_usage),
       tokenizer_(tokenizer),
-      reasoning_(request.reasoning) {
+      reasoning_(request.reasoning),
+      tools_(request.tools),
+      id_(name.id) {
   head_ = "data: {\"id\":\"";
   head_ += (chat_ ? "chatcmpl-" : "cmpl-") + name.id + "\",\"object\":\"";
   head_ += chat_ ? "chat.completion.chunk" : "text_completion";
@@ -223,6 +260,29 @@ std::string ChunkWriter::ChatChunks(int index, const ReasoningSplitter::Parts& p
   return out + Chunk(index, parts.text, logprobs, "");
 }
 
+std::string ChunkWriter::TextChunks(int index, const ReasoningSplitter::Parts& parts, bool end,
+                                    const Json* logprobs) {
+  if (!tools_) return ChatChunks(index, parts, logprobs);
+  while (tool_splitters_.size() <= static_cast<size_t>(index))
+    tool_splitters_.emplace_back(*tools_);
+  ToolCallSplitter& splitter = tool_splitters_[static_cast<size_t>(index)];
+  ToolCallSplitter::Parts split = splitter.Add(parts.text);
+  if (end) split.text += splitter.End().text;
+  std::string out = ChatChunks(index, {.reasoning = parts.reasoning, .text = split.text}, logprobs);
+  for (const ToolCallSplitter::Delta& delta : split.deltas) {
+    Json call = {{"index", delta.index}};
+    if (!delta.name.empty()) {
+      call["id"] = CallId(fmt::format("{}_{}", id_, index), 0, delta.index);
+      call["type"] = "function";
+      call["function"]["name"] = delta.name;
+    }
+    call["function"]["arguments"] = delta.arguments;
+    out += head_ + "{\"index\":" + std::to_string(index) + ",\"delta\":{\"tool_calls\":[" +
+           DumpJson(call) + "]},\"logprobs\":null,\"finish_reason\":null}" + tail_;
+  }
+  return out;
+}
+
 ReasoningSplitter::Parts ChunkWriter::Split(int index, std::string_view text, bool end) {
   if (!reasoning_) return {.reasoning = "", .text = std::string(text)};
   while (splitters_.size() <= static_cast<size_t>(index)) splitters_.emplace_back(*reasoning_);
@@ -254,7 +314,9 @@ std::string ChunkWriter::First(int index, const PromptAnswers& echo) {
 std::string ChunkWriter::Token(int index, const TokenEvent& token) {
   if (!logprobs_) {
     if (token.text.empty()) return "";
-    if (reasoning_) return ChatChunks(index, Split(index, token.text, false), nullptr);
+    if (reasoning_ || tools_) {
+      return TextChunks(index, Split(index, token.text, false), false, nullptr);
+    }
     return Chunk(index, token.text, nullptr, "");
   }
   const std::span one(&token, 1);
@@ -262,15 +324,18 @@ std::string ChunkWriter::Token(int index, const TokenEvent& token) {
   if (offsets_.size() <= at) offsets_.resize(at + 1);
   const Json logprobs = chat_ ? ChatLogprobs(tokenizer_, one)
                               : CompletionLogprobs(tokenizer_, {{}, one}, offsets_[at]);
-  if (reasoning_) return ChatChunks(index, Split(index, token.text, false), &logprobs);
+  if (reasoning_ || tools_) {
+    return TextChunks(index, Split(index, token.text, false), false, &logprobs);
+  }
   return Chunk(index, token.text, &logprobs, "");
 }
 
 std::string ChunkWriter::Finish(int index, const FinishEvent& finish) {
-  const std::string_view reason = FinishReasonName(finish.reason);
-  if (!chat_) return Chunk(index, finish.text, nullptr, reason);
-  return ChatChunks(index, Split(index, finish.text, true), nullptr) +
-         Chunk(index, "", nullptr, reason);
+  if (!chat_) return Chunk(index, finish.text, nullptr, FinishReasonName(finish.reason));
+  const std::string rest = TextChunks(index, Split(index, finish.text, true), true, nullptr);
+  const auto at = static_cast<size_t>(index);
+  const bool calls = at < tool_splitters_.size() && tool_splitters_[at].calls() > 0;
+  return rest + Chunk(index, "", nullptr, ReasonOf(finish, calls));
 }
 
 std::string ChunkWriter::End(const TokenCounts& counts) const {

@@ -8,6 +8,7 @@
 #include "server/json_text.h"
 #include "server/openai_request.h"
 #include "server/reasoning.h"
+#include "server/tool_calls.h"
 
 namespace nibble::server {
 
@@ -64,6 +65,9 @@ class ChunkWriter {
   std::string End(const TokenCounts& counts) const;
 
  private:
+  // The chunks of an answer's text: calls of tools have chunks of their own.
+  std::string TextChunks(int index, const ReasoningSplitter::Parts& parts, bool end,
+                         const Json* logprobs);
   std::string Chunk(int index, std::string_view text, const Json* logprobs,
                     std::string_view reason) const;
   // A chat's: its reasoning and its text have a chunk each.
@@ -80,6 +84,9 @@ class ChunkWriter {
   std::vector<size_t> offsets_;  // per choice: characters of the tokens so far
   std::optional<ReasoningMarks> reasoning_;
   std::vector<ReasoningSplitter> splitters_;  // per choice, where there is reasoning
+  std::optional<grammar::ToolSyntax> tools_;
+  std::vector<ToolCallSplitter> tool_splitters_;  // per choice, where there are tools
+  std::string id_;
 };
 
 // "data: {…}" of an error in the middle of a stream, and [DONE].

@@ -127,6 +127,7 @@ void Service::SetReadBandwidth(double bandwidth) {
 void Service::SetEngine(Engine& engine, const ChatTemplate* chat) {
   server_->Post([this, &engine, chat] {
     engine_ = &engine;
+    constraints_ = std::make_unique<Constraints>([&engine] { return engine.vocabulary(); });
     chat_ = chat;
     plan_ = engine.plan();
     options_.limits.max_context = plan_.max_context;
@@ -443,8 +444,11 @@ void Service::Handle(HttpRequest request, std::shared_ptr<Responder> responder) 
                        .created = std::time(nullptr),
                        .live = true};
   asked->seed = options_.seed.value_or(NextRandom() >> 11);  // a number that JSON can hold
-  asked->context = {
-      .tokenizer = &engine_->tokenizer(), .chat = chat_, .limits = options_.limits, .live = true};
+  asked->context = {.tokenizer = &engine_->tokenizer(),
+                    .chat = chat_,
+                    .limits = options_.limits,
+                    .constraints = constraints_.get(),
+                    .live = true};
   asked->context.sampling.temperature = 1;
   asked->host = {.engine = engine_,
                  .hub = hub_.get(),

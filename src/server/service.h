@@ -11,6 +11,7 @@
 #include "cost/plan.h"
 #include "engine/engine.h"
 #include "server/access.h"
+#include "server/constraints.h"
 #include "server/event_log.h"
 #include "server/generation_job.h"
 #include "server/http_server.h"
@@ -121,6 +122,7 @@ class Service : public HttpHandler {
   double read_bandwidth_ = 0;
   std::atomic<int64_t> queued_tokens_ = 0;
   std::unique_ptr<EventHub> hub_;
+  std::unique_ptr<Constraints> constraints_;
   std::set<std::shared_ptr<GenerationJob>> jobs_;
   int asked_ = 0;  // on their way through the workers
   uint64_t random_;

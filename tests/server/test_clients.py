@@ -60,7 +60,7 @@ long = refused(openai.BadRequestError, "messages",
                lambda: create(model="demo", messages=[{"role": "user", "content": "x" * 999}]))
 assert long.code == "context_length_exceeded"
 refused(openai.BadRequestError, "tools", lambda: create(
-    model="demo", messages=messages, tools=[{"type": "function", "function": {"name": "f"}}]))
+    model="demo", messages=messages, tools=[{"type": "function", "function": {"name": "no name"}}]))
 refused(openai.AuthenticationError, None, lambda: openai.OpenAI(
     base_url=url + "/v1", api_key="wrong", max_retries=0).models.list())
 

@@ -76,15 +76,14 @@ class Refusals(ServerTest):
         answer = self.server.complete("a" * 40, max_tokens=200, ignore_eos=True)
         self.assertEqual(answer.json["usage"]["total_tokens"], 240)
 
-    def test_what_is_not_there_is_refused(self):
-        deep = {"type": "object"}
+    def test_what_cannot_be_kept_is_refused(self):
+        deep = {"type": "object", "uniqueItems": True}
         for _ in range(20):
             deep = {"type": "object", "properties": {"a": deep}}
         tool = {"type": "function", "function": {"name": "f", "parameters": deep}}
         for member, value in (("response_format", {"type": "json_schema", "json_schema": deep}),
-                              ("response_format", {"type": "json_object"}),
-                              ("response_format", {"type": "json_schema",
-                                                   "json_schema": {"pattern": "(a"}}),
+                              ("response_format", {"type": "json_schema", "json_schema": {
+                                  "name": "a", "schema": {"type": "string", "pattern": "(a"}}}),
                               ("tools", [tool]), ("tool_choice", "required"),
                               ("grammar", "root ::= " + "(" * 5000), ("guided_regex", "(((("),
                               ("functions", [{"name": "f"}])):

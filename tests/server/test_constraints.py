@@ -1,0 +1,179 @@
+"""Answers that must be of a form: response_format, grammars, vLLM's guided_* names, tools. JSON needs
+a model that can write braces: SmolLM2, where it has been pulled."""
+import json
+import os
+import pathlib
+import re
+import unittest
+
+from server_support import TEMPLATE, ServerTest, events
+
+MODELS = pathlib.Path(os.environ.get("NIBBLE_MODELS")
+                      or pathlib.Path.home() / ".cache/nibble/models")
+SMOLLM2 = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+PERSON = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
+          "properties": {"name": {"type": "string", "maxLength": 20},
+                         "age": {"type": "integer", "minimum": 0, "maximum": 150},
+                         "tags": {"type": "array", "items": {"enum": ["poet", "king", "fool"]},
+                                  "minItems": 1, "maxItems": 3}}}
+WEATHER = {"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a place", "parameters": {
+        "type": "object", "additionalProperties": False, "required": ["city", "unit"],
+        "properties": {"city": {"type": "string", "maxLength": 15},
+                       "unit": {"enum": ["celsius", "fahrenheit"]}}}}}
+CLOCK = {"type": "function", "function": {
+    "name": "get_time", "parameters": {"type": "object", "additionalProperties": False,
+                                       "required": ["hour"],
+                                       "properties": {"hour": {"type": "integer", "minimum": 0,
+                                                               "maximum": 23}}}}}
+
+
+def is_person(value):
+    return (list(value) == ["name", "age", "tags"] and len(value["name"]) <= 20
+            and isinstance(value["age"], int) and 0 <= value["age"] <= 150
+            and 1 <= len(value["tags"]) <= 3
+            and all(t in ("poet", "king", "fool") for t in value["tags"]))
+
+
+class Letters(ServerTest):
+    template = TEMPLATE
+
+    def test_choices_expressions_and_grammars(self):
+        for seed in range(5):
+            common = {"max_tokens": 60, "temperature": 2, "seed": seed}
+            answer = self.server.complete("ROMEO:", guided_choice=["Juliet", "Romeo"], **common)
+            self.assertIn(answer.json["choices"][0]["text"], ("Juliet", "Romeo"))
+            self.assertEqual(answer.json["choices"][0]["finish_reason"], "stop")
+            answer = self.server.complete("ROMEO:", guided_regex="[a-z]{3,9}(, [a-z]+){2}!", **common)
+            self.assertTrue(re.fullmatch("[a-z]{3,9}(, [a-z]+){2}!",
+                                         answer.json["choices"][0]["text"])
+                            or answer.json["choices"][0]["finish_reason"] == "length")
+            for key in ("grammar", "guided_grammar"):
+                answer = self.server.complete(
+                    "ROMEO:", **{key: 'root ::= ("ab" | "cd" root)'}, **common)
+                self.assertRegex(answer.json["choices"][0]["text"], "^(cd)*(ab)?$")
+            answer = self.server.chat("a", structured_outputs={"choice": ["x", "y"]}, n=3, **common)
+            for choice in answer.json["choices"]:
+                self.assertIn(choice["message"]["content"], ("x", "y"))
+
+    def test_the_same_bits_in_a_batch_and_streamed(self):
+        fields = {"guided_regex": "[A-Z][a-z]{2,12}\\.", "temperature": 1, "max_tokens": 30}
+        alone = self.server.complete("JULIET:", seed=3, **fields).json["choices"][0]["text"]
+        several = self.server.complete("JULIET:", seed=3, n=4, **fields).json["choices"]
+        self.assertEqual(several[0]["text"], alone)
+        stream = self.server.complete("JULIET:", seed=3, stream=True, **fields)
+        text = "".join(e["choices"][0]["text"] for e in events(stream) if e.get("choices"))
+        self.assertEqual(text, alone)
+
+    def test_what_cannot_be_kept_is_a_400_with_its_name(self):
+        for key, value, word in (
+                ("guided_regex", "(((", "group"), ("guided_regex", "(a)\\1", "references"),
+                ("guided_choice", [], "no choices"), ("guided_choice", [1], "string"),
+                ("grammar", "root ::= x", "'x' (line 1)"), ("grammar", "root ::= root 'a'", "line 1"),
+                ("guided_grammar", "root ::= root \"a\" | \"b\"", "left recursive"),
+                ("grammar", "root ::= " + "(" * 10000, "deeper"),
+                ("guided_json", {"type": "array", "uniqueItems": True}, "'uniqueItems'"),
+                ("json_schema", {"type": "text"}, "#"),
+                ("response_format", {"type": "yaml"}, "yaml"), ("response_format", 3, "object"),
+                ("response_format", {"type": "json_schema"}, "json_schema"),
+                ("structured_outputs", {"xml": "a"}, "xml")):
+            answer = self.server.complete("a", max_tokens=1, **{key: value})
+            self.assert_error(answer, 400, key, word)
+        answer = self.server.complete("a", max_tokens=1, guided_regex="a", grammar='root ::= "a"')
+        self.assert_error(answer, 400, "grammar", "guided_regex")
+        answer = self.server.complete("a", max_tokens=1, guided_regex="a", ignore_eos=True)
+        self.assert_error(answer, 400, "ignore_eos")
+        for tools, word in (([{"type": "function"}], "function"),
+                            ([{"type": "function", "function": {"name": "a b"}}], "name"),
+                            ([{"type": "function", "function": {
+                                "name": "f", "parameters": {"type": "object", "properties": {
+                                    "a": {"type": "array", "uniqueItems": True}}}}}],
+                             "'uniqueItems'")):
+            self.assert_error(self.server.chat("a", max_tokens=1, tools=tools), 400, "tools", word)
+        for choice in ("sometimes", {"type": "function", "function": {"name": "other"}}):
+            answer = self.server.chat("a", max_tokens=1, tools=[CLOCK], tool_choice=choice)
+            self.assert_error(answer, 400, "tool_choice")
+
+    def test_a_dead_end_is_told(self):
+        # This vocabulary has no such letter.
+        answer = self.server.complete("a", max_tokens=5, guided_regex="a\u4e00")
+        self.assert_error(answer, 400, None, "no token of the vocabulary")
+        self.assertEqual(self.server.complete("a", max_tokens=1).status, 200)
+
+
+@unittest.skipUnless(SMOLLM2.exists(), "SmolLM2 has not been pulled")
+class Json(ServerTest):
+    model = SMOLLM2
+    arguments = ("--ctx", 2048, "--max-seqs", 4)
+
+    def parse(self, answer, index=0):
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json["choices"][index]
+
+    def test_schemas_at_any_temperature(self):
+        done = 0
+        for seed in range(6):
+            choice = self.parse(self.server.chat(
+                "Describe a person as JSON.", seed=seed, temperature=(0, 1, 2)[seed % 3],
+                max_tokens=150, response_format={"type": "json_schema", "json_schema": {
+                    "name": "person", "strict": True, "schema": PERSON}}))
+            if choice["finish_reason"] == "stop":
+                done += 1
+                self.assertTrue(is_person(json.loads(choice["message"]["content"])), choice)
+        self.assertGreater(done, 2)
+
+    def test_json_objects(self):
+        for seed in range(3):
+            choice = self.parse(self.server.chat("Two facts as JSON.", seed=seed, max_tokens=300,
+                                                 response_format={"type": "json_object"}))
+            if choice["finish_reason"] == "stop":
+                self.assertIsInstance(json.loads(choice["message"]["content"]), dict)
+
+    def test_tools(self):
+        for seed in range(3):
+            choice = self.parse(self.server.chat(
+                "What is the weather in Oslo?", seed=seed, temperature=1.5, max_tokens=120,
+                tools=[WEATHER, CLOCK], tool_choice="required", parallel_tool_calls=False))
+            if choice["finish_reason"] == "length":
+                continue
+            self.assertEqual(choice["finish_reason"], "tool_calls")
+            (call,) = choice["message"]["tool_calls"]
+            self.assertIsNone(choice["message"]["content"])
+            self.assertIn(call["function"]["name"], ("get_weather", "get_time"))
+            arguments = json.loads(call["function"]["arguments"])
+            wanted = ["hour"] if call["function"]["name"] == "get_time" else ["city", "unit"]
+            self.assertEqual(list(arguments), wanted)
+
+    def test_a_named_tool_streamed_and_given_back(self):
+        fields = {"tools": [WEATHER, CLOCK], "seed": 1, "max_tokens": 60, "temperature": 1,
+                  "tool_choice": {"type": "function", "function": {"name": "get_time"}}}
+        whole = self.parse(self.server.chat("What time is it?", **fields))
+        self.assertEqual(whole["finish_reason"], "tool_calls")
+        call = whole["message"]["tool_calls"][0]
+        name, arguments, reason, ids = "", "", None, []
+        for event in events(self.server.chat("What time is it?", stream=True, **fields)):
+            for choice in event.get("choices", []):
+                self.assertFalse(choice["delta"].get("content"))
+                for delta in choice["delta"].get("tool_calls", []):
+                    name += delta["function"].get("name", "")
+                    arguments += delta["function"]["arguments"]
+                    ids += [delta["id"]] if "id" in delta else []
+                reason = choice["finish_reason"] or reason
+        self.assertEqual((name, arguments, reason, len(ids)),
+                         ("get_time", call["function"]["arguments"], "tool_calls", 1))
+        messages = [{"role": "user", "content": "What time is it?"},
+                    {"role": "assistant", "content": None, "tool_calls": [call]},
+                    {"role": "tool", "tool_call_id": call["id"], "content": "It is noon."}]
+        answer = self.server.post("/v1/chat/completions", {
+            "messages": messages, "tools": [CLOCK], "tool_choice": "none", "max_tokens": 5})
+        self.assertEqual(answer.status, 200, answer.body)
+
+    def test_auto_lets_text_be(self):
+        choice = self.parse(self.server.chat("Say hello.", tools=[CLOCK], max_tokens=30,
+                                             temperature=0))
+        self.assertTrue(choice["message"]["content"] or choice["message"].get("tool_calls"))
+
+
+if __name__ == "__main__":
+    unittest.main()
