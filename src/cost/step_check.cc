@@ -68,9 +68,10 @@ Result<LoggedStep> ReadLoggedStep(std::string_view line) {
   NIBBLE_TRY(step.price_s, root.GetDouble("price_s"));
   NIBBLE_TRY(const int64_t drafted, root.GetIntOr("drafted", 0));
   if (drafted != 0) {
-    return BadInput("step {} verified {} guesses: a simulation knows none, the server must be run "
-                    "without speculation",
-                    step.number, drafted);
+    return BadInput(
+        "step {} verified {} guesses: a simulation knows none, the server must be run "
+        "without speculation",
+        step.number, drafted);
   }
   for (const Field& field : kFields) {
     NIBBLE_TRY(step.*field.logged, SmallNumberIn(root, field.name));

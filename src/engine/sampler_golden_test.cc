@@ -12,7 +12,7 @@
 #include "engine/fake_executor.h"
 #include "engine/sampler.h"
 #include "kernels/kernel_table.h"
-#include "test_data.h"
+#include "tests/support/test_data.h"
 #include "tokenizer/load.h"
 
 namespace nibble {
