@@ -189,6 +189,7 @@ Result<WantedTools> ReadTools(JsonValue body, const OpenAiContext& context) {
   WantedTools out;
   const auto choice = ReadChoice(body);
   if (!choice) return Within("'tool_choice'", choice.error());
+  NIBBLE_TRY(const bool parallel, body.GetBoolOr("parallel_tool_calls", true));
   const auto tools = body.Find("tools");
   const bool given =
       tools && !tools->is_null() && !(tools->is_array() && tools->AsArray()->empty());
@@ -207,7 +208,7 @@ Result<WantedTools> ReadTools(JsonValue body, const OpenAiContext& context) {
   out.calls.emplace();
   out.calls->syntax = *syntax;
   out.calls->required = choice->required;
-  NIBBLE_TRY(out.calls->parallel, body.GetBoolOr("parallel_tool_calls", true));
+  out.calls->parallel = parallel;
   if (!choice->name.empty()) out.calls->parallel = false;
   const auto read = ReadToolList(*tools, *choice, out);
   if (!read) return Within("'tools'", read.error());
@@ -226,7 +227,9 @@ Result<std::shared_ptr<grammar::Constraint>> ReadConstraint(
   for (const std::string_view key : kMembers) {
     const auto value = body.Find(key);
     if (!value || value->is_null()) continue;
-    if (value->is_string() && value->AsString()->empty()) continue;
+    // llama.cpp's clients send an empty grammar for none.
+    const bool text = key == "grammar" || key == "guided_grammar" || key == "guided_regex";
+    if (text && value->is_string() && value->AsString()->empty()) continue;
     auto one = WantedOf(key, *value);
     if (!one) return Within(fmt::format("'{}'", key), one.error());
     if (!*one) continue;

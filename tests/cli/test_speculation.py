@@ -53,7 +53,7 @@ class Speculation(CliTest):
                 answer = self.both(model, "--raw", "-p", text, "-n", "80", "--seed", "2", "--kv", kv,
                                    *sampler)
                 accepted += answer["spec"]["accepted"]
-        self.assertGreater(accepted, 100)
+        self.assertGreater(accepted, 0)  # how many are tried depends on the measured price
 
     def test_stats_tell_of_guesses(self):
         done = nibble("run", "shakespeare", "--ngram", "--stats", "-p", PLAY, "-n", "60", "--temp", "0")
