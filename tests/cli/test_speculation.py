@@ -1,6 +1,7 @@
 """Speculation changes no bit of an answer."""
 
 import json
+import os
 import pathlib
 import tempfile
 import unittest
@@ -44,6 +45,7 @@ class Speculation(CliTest):
         cut = self.both("shakespeare", "-p", PLAY, "--temp", "0", "--seed", "1", "--stop", stop)
         self.assertEqual(cut["finish_reason"], "stop")
 
+    @unittest.skipIf(os.environ.get("NIBBLE_SANITIZED"), "a language model takes a sanitizer minutes")
     def test_a_language_model(self):
         model = pulled("SmolLM2-135M-Instruct.Q4_1.gguf")
         text = "The quick brown fox jumps over the lazy dog. It was seen by nobody but the cat. " * 3
