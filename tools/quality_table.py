@@ -90,9 +90,9 @@ def run(args, model, name, recipe, out):
 
 
 def speed(args, model):
-    """Tokens a second of one answer: median of the rounds of `nibble bench`."""
-    done = subprocess.run([args.nibble, "bench", str(model), "-p", "0", "-n", "64", "-r", "3",
-                           "--act", args.act, "-o", "json", "--quiet"], capture_output=True,
+    """Tokens a second of one answer, as users run it: median of the rounds of `nibble bench`."""
+    done = subprocess.run([args.nibble, "bench", str(model), "-p", "0", "-n", "64", "-r", "5",
+                           "-o", "json", "--quiet"], capture_output=True,
                           encoding="utf-8", check=True)
     return json.loads(done.stdout)["rows"][0]["tok_s"]
 

@@ -2,6 +2,8 @@
 # Sourced by bash from the root of the source tree.
 
 log_folder=build/logs
+# Goes before commands that take long: `timeout` and its limit, where there is one.
+limit=()
 mkdir -p "$log_folder"
 
 say() { printf '%s\n' "$*"; }
@@ -63,7 +65,7 @@ install_packages() {
 build_targets() {
   local folder=$1 log="$log_folder/build-$(basename "$1").log" status
   shift
-  NINJA_STATUS='@%f %t %e ' ninja -C "$folder" "$@" 2>&1 | tee "$log" | show_progress
+  NINJA_STATUS='@%f %t %e ' "${limit[@]}" ninja -C "$folder" "$@" 2>&1 | tee "$log" | show_progress
   status=${PIPESTATUS[0]}
   if [ "$status" != 0 ]; then
     grep -vE '^@[0-9]|^ninja: (Entering|no work)' "$log" | tail -n 40 >&2

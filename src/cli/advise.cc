@@ -56,7 +56,7 @@ Result<DeviceShape> CalibratedOrQuick(const GlobalFlags& flags) {
   std::error_code error;
   if (!fs::exists(HereDeviceFile(isa, threads), error)) {
     if (!flags.quiet) {
-      fmt::print(stderr, "this machine is not calibrated: nibble calibrate --quick, about 15 s\n");
+      fmt::print(stderr, "this machine is not calibrated: nibble calibrate --quick, about 15 s beside the budget\n");
     }
     NIBBLE_TRY([[maybe_unused]] const CalibratedFile file, RunCalibration(flags, {.quick = true}));
   }
@@ -246,7 +246,7 @@ class AdviseRun {
         .pool = *pool_,
         .kernels = KernelsFor(isa),
         .folder = scratch,
-        .deadline = started_ + own_.budget_s,
+        .deadline = MonotonicSeconds() + own_.budget_s,  // behind the calibration
         .kv_target = own_.kv_target,
         .make = {},
         .keep_going = {},
