@@ -56,7 +56,9 @@ Result<DeviceShape> CalibratedOrQuick(const GlobalFlags& flags) {
   std::error_code error;
   if (!fs::exists(HereDeviceFile(isa, threads), error)) {
     if (!flags.quiet) {
-      fmt::print(stderr, "this machine is not calibrated: nibble calibrate --quick, about 15 s beside the budget\n");
+      fmt::print(stderr,
+                 "this machine is not calibrated: nibble calibrate --quick, about 15 s beside the "
+                 "budget\n");
     }
     NIBBLE_TRY([[maybe_unused]] const CalibratedFile file, RunCalibration(flags, {.quick = true}));
   }
