@@ -27,6 +27,15 @@ void SplitTarget(std::string_view target, HttpRequest& request) {
   request.query = target.substr(std::min(question + 1, target.size()));
 }
 
+// A line of the head that ends without CR, for which the parser would wait or blame the version.
+bool HasBareLineFeed(std::string_view bytes) {
+  bytes = bytes.substr(0, bytes.find("\r\n\r\n"));
+  for (size_t at = bytes.find('\n'); at != bytes.npos; at = bytes.find('\n', at + 1)) {
+    if (at == 0 || bytes[at - 1] != '\r') return true;
+  }
+  return false;
+}
+
 ApiError ErrorOf(const boost::system::error_code& error, const HttpLimits& limits) {
   if (error == http::error::body_limit) {
     return {.status = 413,
@@ -117,6 +126,11 @@ HttpParser::Fed HttpParser::Feed(std::string_view bytes) {
     // Beast 1.81 asserts that the last chunk is never looked at again with less than its shortest
     // form; so much is always still to come when less is there.
     if (impl.has_head && parser.chunked() && rest.size() < kLastChunk.size()) break;
+    if (!impl.has_head && HasBareLineFeed(rest)) {
+      impl.error = {.status = 400,
+                    .message = "this is no HTTP request: expected CR LF behind each line"};
+      return {fed.consumed, Event::kError};
+    }
     const size_t consumed = parser.put(boost::asio::buffer(rest.data(), rest.size()), error);
     fed.consumed += consumed;
     if (error == http::error::need_more) break;
