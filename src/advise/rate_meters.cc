@@ -97,10 +97,14 @@ MeterMatrix::MeterMatrix(Format format, MeterBench& bench) {
   const std::vector<std::byte> file = RandomBlocks(format, row_bytes * static_cast<size_t>(rows_));
   const size_t bytes = PackedMatrix::Bytes(format, rows_, kCols);
   const size_t count = std::max<size_t>(1, bench.arena().size() / bytes);
-  for (size_t i = 0; i < count; ++i) {
-    copies_.push_back(PackedMatrix::Pack(format, rows_, kCols, file,
-                                         bench.arena().subspan(i * bytes, bytes), bench.pool()));
-  }
+  const auto place = [&](size_t i) { return bench.arena().subspan(i * bytes, bytes); };
+  copies_.assign(count, PackedMatrix::Pack(format, rows_, kCols, file, place(0), bench.pool()));
+  bench.pool().ParallelFor(std::ssize(copies_), 1, [&](int64_t begin, int64_t end, int) {
+    for (auto i = static_cast<size_t>(std::max<int64_t>(begin, 1)); i < static_cast<size_t>(end);
+         ++i) {
+      copies_[i] = copies_[0].CopyTo(place(i));
+    }
+  });
 }
 
 double MeterMatrix::weights() const { return static_cast<double>(rows_) * kCols; }
@@ -113,7 +117,7 @@ MeterBench::MeterBench(ThreadPool& pool, Isa isa, bool quick, ReadProbe probe, S
       loop_(std::move(loop)) {}
 
 MachineState MeterBench::State(bool read) {
-  MachineState state{.read = read ? probe_.Round() : 0, .cpu_s = loop_.Seconds()};
+  MachineState state{.read = read ? probe_.Sample() : 0, .cpu_s = loop_.Seconds()};
   if (read) reads_.push_back(state.read);
   cpu_s_.push_back(state.cpu_s);
   return state;
@@ -126,7 +130,9 @@ MachineState MeterBench::UsualState() const {
 double MeterBench::Now() { return MonotonicSeconds(); }
 
 Result<MeterBench> MeterBench::Create(ThreadPool& pool, Isa isa, bool quick) {
-  const size_t least = std::max(4 * ReadTopology().last_level_cache, kLeastArena);
+  // A virtual machine's share of a cache is less than what it is told of.
+  const size_t caches = ReadTopology().last_level_cache;
+  const size_t least = std::max((quick ? 2 : 4) * caches, kLeastArena);
   NIBBLE_TRY(ReadProbe probe, quick ? ReadProbe::OfSize(pool, least) : ReadProbe::OfMemory(pool));
   const size_t bytes = quick ? least : probe.Measure(0).bytes;
   NIBBLE_TRY(StateLoop loop, StateLoop::Create(pool, isa));

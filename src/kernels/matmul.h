@@ -30,6 +30,9 @@ class PackedMatrix {
   static PackedMatrix Pack(Format format, int rows, int cols, std::span<const std::byte> file_rows,
                            std::span<std::byte> dst, ThreadPool& pool);
 
+  // The same matrix in other bytes (dst: Bytes(), 64-byte aligned).
+  PackedMatrix CopyTo(std::span<std::byte> dst) const;
+
   Format format() const { return format_; }
   int rows() const { return rows_; }
   int cols() const { return cols_; }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -58,6 +59,14 @@ void PackPanel(const PackJob& job, int panel) {
 size_t PackedMatrix::Bytes(Format format, int rows, int cols) {
   const size_t panels = static_cast<size_t>(CeilDiv(rows, kPanelRows));
   return RoundUp<size_t>(panels * PanelBytes(PanelLayoutOf(format), cols), 64);
+}
+
+PackedMatrix PackedMatrix::CopyTo(std::span<std::byte> dst) const {
+  NIBBLE_CHECK(dst.size() >= bytes_.size());
+  std::memcpy(dst.data(), bytes_.data(), bytes_.size());
+  PackedMatrix copy = *this;
+  copy.bytes_ = dst.first(bytes_.size());
+  return copy;
 }
 
 PackedMatrix PackedMatrix::Pack(Format format, int rows, int cols,

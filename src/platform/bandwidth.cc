@@ -91,19 +91,31 @@ Status ReadProbe::Fill(size_t bytes, size_t reserved) {
   return {};
 }
 
-double ReadProbe::Read(size_t form) {
-  // Small buffers several times, so that starting the threads does not count.
-  constexpr size_t kLeastBytes = size_t{16} << 20;
-  const size_t passes = CeilDiv(kLeastBytes, share_);
+double ReadProbe::Read(size_t form, size_t begin, size_t bytes, size_t passes) {
   std::atomic<uint64_t> sink = 0;
   const double started = MonotonicSeconds();
   pool_->Run([&](int thread) {
-    const std::byte* part = buffer_.data() + static_cast<size_t>(thread) * share_;
-    for (size_t pass = 0; pass < passes; ++pass) sink += kForms[form].read(part, share_);
+    const std::byte* part = buffer_.data() + static_cast<size_t>(thread) * share_ + begin;
+    for (size_t pass = 0; pass < passes; ++pass) sink += kForms[form].read(part, bytes);
   });
   const double seconds = MonotonicSeconds() - started;
-  const auto bytes = static_cast<double>(share_ * passes) * pool_->size();
-  return bytes / std::max(seconds, 1e-9);
+  return static_cast<double>(bytes * passes) * pool_->size() / std::max(seconds, 1e-9);
+}
+
+double ReadProbe::Read(size_t form) {
+  // Small buffers several times, so that starting the threads does not count.
+  constexpr size_t kLeastBytes = size_t{16} << 20;
+  return Read(form, 0, share_, CeilDiv(kLeastBytes, share_));
+}
+
+double ReadProbe::Sample() {
+  constexpr size_t kAllThreads = size_t{64} << 20;
+  const size_t wanted = RoundUp(kAllThreads / static_cast<size_t>(pool_->size()), kUnit);
+  const size_t bytes = std::min(share_, wanted);
+  if (next_ + bytes > share_) next_ = 0;
+  const double rate = Read(form_, next_, bytes, 1);
+  next_ += bytes;
+  return rate;
 }
 
 void ReadProbe::ChooseForm() {

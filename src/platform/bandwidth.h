@@ -33,6 +33,8 @@ class ReadProbe {
 
   // Bytes per second of one round: once through the buffer, or often where it is small.
   double Round() { return Read(form_); }
+  // The same of the buffer's next 64 MiB or so, some milliseconds: a look at how memory is now.
+  double Sample();
   // At least 15 rounds, more while they fit into `seconds`.
   ReadRates Measure(double seconds);
 
@@ -41,11 +43,13 @@ class ReadProbe {
   Status Fill(size_t bytes, size_t reserved);
   void ChooseForm();
   double Read(size_t form);
+  double Read(size_t form, size_t begin, size_t bytes, size_t passes);
 
   ThreadPool* pool_;
   AlignedBuffer buffer_;
   size_t share_ = 0;  // bytes of each thread
   size_t form_ = 0;
+  size_t next_ = 0;  // where Sample goes on, in each thread's part
 };
 
 // The best rate of a probe of memory in about so many seconds.
