@@ -7,45 +7,19 @@
 namespace nibble::grammar {
 namespace {
 
-// Configurations that are looked at side by side to see how far a kind of text reaches.
-constexpr size_t kMostFrontier = 16;
-
-// The ways through one UTF-8 character: what bytes a place may have and which place follows.
-// Place 0 is between characters.
-struct Utf8Step {
-  uint8_t low, high;
-  uint8_t next;
-};
-struct Utf8Place {
-  Utf8Step steps[8];
-  int count;
-};
-constexpr Utf8Place kUtf8[] = {
-    {{{0xC2, 0xDF, 1},
-      {0xE0, 0xE0, 2},
-      {0xE1, 0xEC, 3},
-      {0xED, 0xED, 4},
-      {0xEE, 0xEF, 3},
-      {0xF0, 0xF0, 5},
-      {0xF1, 0xF3, 6},
-      {0xF4, 0xF4, 7}},
-     8},
-    {{{0x80, 0xBF, 0}}, 1},
-    {{{0xA0, 0xBF, 1}}, 1},
-    {{{0x80, 0xBF, 1}}, 1},
-    {{{0x80, 0x9F, 1}}, 1},
-    {{{0x90, 0xBF, 3}}, 1},
-    {{{0x80, 0xBF, 3}}, 1},
-    {{{0x80, 0x8F, 3}}, 1},
-};
-
-template <class T>
-void AddOnce(std::vector<T>& list, const T& item) {
-  if (std::ranges::find(list, item) == list.end()) list.push_back(item);
-}
+// Pieces of a character have no characters.
+constexpr int kNoneKnown = -1;
 
 void SetBit(std::vector<uint64_t>& bits, int32_t id) {
   bits[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
+}
+
+std::optional<TokenId> OnlyBit(const std::vector<uint64_t>& bits) {
+  const auto set = [](uint64_t word) { return word != 0; };
+  const auto first = std::ranges::find_if(bits, set);
+  if (first == bits.end() || !std::has_single_bit(*first)) return std::nullopt;
+  if (std::any_of(first + 1, bits.end(), set)) return std::nullopt;
+  return TokenId{static_cast<int32_t>((first - bits.begin()) * 64) + std::countr_zero(*first)};
 }
 
 }  // namespace
@@ -55,14 +29,8 @@ Constraint::Constraint(std::shared_ptr<const Automaton> automaton,
     : automaton_(std::move(automaton)),
       vocabulary_(std::move(vocabulary)),
       limits_(limits),
-      configurations_(std::make_shared<Configurations>(automaton_)) {
-  for (int k = 0; k < Vocabulary::kKinds; ++k) {
-    for (int byte = 0; byte < 0x80; ++byte) {
-      if (!IsOfKind(static_cast<Vocabulary::Kind>(k), static_cast<uint8_t>(byte))) continue;
-      AddOnce(classes_of_kind_[k], automaton_->class_of[static_cast<size_t>(byte)]);
-    }
-  }
-}
+      configurations_(std::make_shared<Configurations>(automaton_)),
+      reaches_(*automaton_) {}
 
 Constraint::State Constraint::Start() {
   State state;
@@ -77,6 +45,8 @@ void Constraint::Settle(State& state) {
   if (configurations_->bytes() > limits_.max_configuration_bytes) {
     configurations_ = std::make_shared<Configurations>(automaton_);
     masks_.clear();
+    mask_of_.clear();
+    reaches_.Forget();
     mask_bytes_ = 0;
   }
   configurations_->AllowWork(limits_.max_work);
@@ -88,9 +58,9 @@ void Constraint::Settle(State& state) {
 Result<std::shared_ptr<const TokenMask>> Constraint::Mask(State& state) {
   if (state.ended_) return BadInput("the answer has ended");
   Settle(state);
-  if (const auto found = masks_.find(state.id_); found != masks_.end()) {
-    found->second.used = ++clock_;
-    return found->second.mask;
+  if (const auto found = mask_of_.find(state.id_); found != mask_of_.end()) {
+    masks_.splice(masks_.begin(), masks_, found->second);
+    return masks_.front().mask;
   }
   const std::shared_ptr<TokenMask> mask = Compute(state.id_);
   if (configurations_->exhausted()) {
@@ -98,7 +68,7 @@ Result<std::shared_ptr<const TokenMask>> Constraint::Mask(State& state) {
     return BadInput("the grammar is too ambiguous here: more than {} steps for one token",
                     limits_.max_work);
   }
-  if (mask->count == 0) {
+  if (std::ranges::all_of(mask->bits, [](uint64_t word) { return word == 0; })) {
     return BadInput("no token of the vocabulary begins what the grammar lets follow here");
   }
   Keep(state.id_, mask);
@@ -108,129 +78,102 @@ Result<std::shared_ptr<const TokenMask>> Constraint::Mask(State& state) {
 std::shared_ptr<TokenMask> Constraint::Compute(Configurations::Id id) {
   auto mask = std::make_shared<TokenMask>();
   mask->bits.assign(vocabulary_->words(), 0);
-  const Reach reach = FindReach(id);
-  for (const Vocabulary::Slice& slice : vocabulary_->slices()) {
-    if (slice.kind != Vocabulary::Kind::kRest &&
-        reach.chars[static_cast<int>(slice.kind)] >= slice.chars) {
-      for (size_t w = 0; w < mask->bits.size(); ++w) mask->bits[w] |= slice.bits[w];
-    } else {
-      Walk(id, slice.tree, mask->bits);
+  if (alive_.empty()) FindAlive();
+  size_t tree = 0;
+  Walk(id, vocabulary_->others(), alive_[tree++], kNoneKnown, mask->bits);
+  for (const Vocabulary::Group& group : vocabulary_->groups()) {
+    Configurations::Id from = id;
+    for (const char byte : group.lead) {
+      from = configurations_->NextByte(from, static_cast<uint8_t>(byte));
     }
+    if (from != Configurations::kDead) AddGroup(from, group, tree, mask->bits);
+    tree += Vocabulary::kKinds;
   }
   if (configurations_->accepting(id)) {
     for (const TokenId end : vocabulary_->ends()) SetBit(mask->bits, end.value());
   }
-  for (size_t w = 0; w < mask->bits.size(); ++w) {
-    if (mask->bits[w] == 0) continue;
-    mask->only = TokenId{static_cast<int32_t>(w * 64) + std::countr_zero(mask->bits[w])};
-    mask->count += std::popcount(mask->bits[w]);
-  }
-  if (mask->count != 1) mask->only.reset();
+  mask->only = OnlyBit(mask->bits);
   return mask;
 }
 
-Constraint::Reach Constraint::FindReach(Configurations::Id id) {
-  Reach reach;
-  // A kind holds those before it, so that what it reaches they reach.
-  for (int k = static_cast<int>(Vocabulary::Kind::kAscii); k >= 0; --k) {
-    const int known = k == static_cast<int>(Vocabulary::Kind::kAscii) ? 0 : reach.chars[k + 1];
-    reach.chars[k] = known >= Vocabulary::kMostChars
-                         ? known
-                         : std::max(known, ReachOf(id, static_cast<Vocabulary::Kind>(k)));
+void Constraint::AddGroup(Configurations::Id from, const Vocabulary::Group& group, size_t tree,
+                          std::vector<uint64_t>& bits) {
+  const Reach reach = reaches_.Find(*configurations_, from);
+  int passed = -1;  // bucket of the kind behind, which holds this one
+  for (size_t k = Vocabulary::kKinds; k-- > 0;) {
+    const auto [pass, stop] = reach.of[k];
+    const Vocabulary::Slice& slice = group.slices[k];
+    if (const int bucket = Vocabulary::BucketUpTo(pass); bucket > passed) {
+      const std::vector<uint64_t>& more = slice.up_to[static_cast<size_t>(bucket)];
+      for (size_t w = 0; w < bits.size(); ++w) bits[w] |= more[w];
+      passed = bucket;
+    }
+    const int known = passed < 0 ? kNoneKnown : Vocabulary::MostCharsOf(passed);
+    if (stop > std::max(known, 0) + 1) Walk(from, slice.tree, alive_[tree + k], known, bits);
   }
-  const auto string = static_cast<size_t>(Vocabulary::Kind::kString);
-  if (reach.chars[string - 1] > 0) reach.chars[string] = StringReach(id);
-  return reach;
 }
 
-int Constraint::ReachOf(Configurations::Id id, Vocabulary::Kind kind) {
-  std::vector<Configurations::Id> frontier{id};
-  const auto& classes = classes_of_kind_[static_cast<size_t>(kind)];
-  for (int chars = 0; chars < Vocabulary::kMostChars; ++chars) {
-    std::vector<Configurations::Id> next;
-    for (const Configurations::Id from : frontier) {
-      for (const Automaton::Class c : classes) {
-        const Configurations::Id to = configurations_->Next(from, c);
-        if (to == Configurations::kDead) return chars;
-        AddOnce(next, to);
-      }
-    }
-    std::ranges::sort(next);
-    if (next == frontier) return Vocabulary::kMostChars;  // and so on
-    if (next.size() > kMostFrontier) return chars;
-    frontier = std::move(next);
+// Nodes below which some token has no byte that the grammar nowhere takes; the others would be
+// looked at wherever their first bytes fit.
+void Constraint::FindAlive() {
+  std::vector<bool> taken(static_cast<size_t>(automaton_->classes), false);
+  for (const Automaton::ByteEdge& edge : automaton_->byte_edges) {
+    for (size_t c = edge.low; c <= edge.high; ++c) taken[c] = true;
   }
-  return Vocabulary::kMostChars;
+  const auto find = [&](const TokenTree& tree) {
+    std::vector<bool> alive(tree.nodes.size());
+    for (size_t i = tree.nodes.size(); i-- > 0;) {
+      const TokenTree::Node& node = tree.nodes[i];
+      bool any = node.token >= 0;
+      for (uint32_t c = node.first; !any && c < node.first + node.children; ++c) any = alive[c];
+      alive[i] = any && (i == 0 || taken[automaton_->class_of[node.byte]]);
+    }
+    alive_.push_back(std::move(alive));
+  };
+  find(vocabulary_->others());
+  for (const Vocabulary::Group& group : vocabulary_->groups()) {
+    for (const Vocabulary::Slice& slice : group.slices) find(slice.tree);
+  }
 }
 
-int Constraint::StringReach(Configurations::Id id) {
-  std::vector<Configurations::Id> frontier{id};
-  const auto& single = classes_of_kind_[static_cast<size_t>(Vocabulary::Kind::kString)];
-  for (int chars = 0; chars < Vocabulary::kMostChars; ++chars) {
-    std::vector<Configurations::Id> next;
-    std::vector<std::pair<Configurations::Id, uint8_t>> inside;  // and the place in kUtf8
-    for (const Configurations::Id from : frontier) {
-      for (const Automaton::Class c : single) {
-        const Configurations::Id to = configurations_->Next(from, c);
-        if (to == Configurations::kDead) return chars;
-        AddOnce(next, to);
-      }
-      inside.emplace_back(from, 0);
-    }
-    for (size_t i = 0; i < inside.size(); ++i) {
-      if (inside.size() > 16 * kMostFrontier) return chars;
-      const auto [from, place] = inside[i];
-      for (int s = 0; s < kUtf8[place].count; ++s) {
-        const Utf8Step& step = kUtf8[place].steps[s];
-        for (size_t c = automaton_->class_of[step.low]; c <= automaton_->class_of[step.high]; ++c) {
-          const Configurations::Id to =
-              configurations_->Next(from, static_cast<Automaton::Class>(c));
-          if (to == Configurations::kDead) return chars;
-          if (step.next == 0) {
-            AddOnce(next, to);
-          } else {
-            AddOnce(inside, {to, step.next});
-          }
+void Constraint::Walk(Configurations::Id id, const TokenTree& tree, const std::vector<bool>& alive,
+                      int known_chars, std::vector<uint64_t>& bits) {
+  const auto& class_of = automaton_->class_of;
+  const auto push = [&](uint32_t node, Configurations::Id from) {
+    const TokenTree::Node& n = tree.nodes[node];
+    if (n.children > 0) path_.push_back({n.first, n.first + n.children, from});
+  };
+  push(0, id);
+  while (!path_.empty()) {
+    const auto [begin, end, from] = path_.back();
+    path_.pop_back();
+    for (uint32_t i = begin; i < end; ++i) {
+      const TokenTree::Node& node = tree.nodes[i];
+      if (node.most_chars <= known_chars || !alive[i]) continue;
+      const Configurations::Id to = configurations_->Next(from, class_of[node.byte]);
+      if (to == Configurations::kDead) continue;
+      if (node.token >= 0) {
+        SetBit(bits, node.token);
+        for (int32_t same = node.token; node.more != 0;) {
+          same = vocabulary_->next_same(same);
+          if (same < 0) break;
+          SetBit(bits, same);
         }
       }
+      push(i, to);
     }
-    std::ranges::sort(next);
-    if (next == frontier) return Vocabulary::kMostChars;
-    if (next.size() > kMostFrontier) return chars;
-    frontier = std::move(next);
-  }
-  return Vocabulary::kMostChars;
-}
-
-void Constraint::Walk(Configurations::Id id, const TokenTree& tree, std::vector<uint64_t>& bits) {
-  if (path_.size() < tree.longest + 1) path_.resize(tree.longest + 1);
-  path_[0] = id;
-  const auto& class_of = automaton_->class_of;
-  const auto size = static_cast<uint32_t>(tree.nodes.size());
-  for (uint32_t i = 0; i < size;) {
-    const TokenTree::Node& node = tree.nodes[i];
-    const Configurations::Id to = configurations_->Next(path_[node.depth], class_of[node.byte]);
-    if (to == Configurations::kDead) {
-      i = node.end;
-      continue;
-    }
-    path_[size_t{node.depth} + 1] = to;
-    for (int32_t token = node.token; token >= 0; token = vocabulary_->next_same(token)) {
-      SetBit(bits, token);
-    }
-    ++i;
   }
 }
 
 void Constraint::Keep(Configurations::Id id, std::shared_ptr<const TokenMask> mask) {
   const size_t bytes = vocabulary_->words() * 8 + 128;
   while (!masks_.empty() && mask_bytes_ + bytes > limits_.max_mask_bytes) {
-    const auto oldest =
-        std::ranges::min_element(masks_, {}, [](const auto& kept) { return kept.second.used; });
-    masks_.erase(oldest);
+    mask_of_.erase(masks_.back().of);
+    masks_.pop_back();
     mask_bytes_ -= bytes;
   }
-  masks_.emplace(id, KeptMask{std::move(mask), ++clock_});
+  masks_.push_front({id, std::move(mask)});
+  mask_of_.emplace(id, masks_.begin());
   mask_bytes_ += bytes;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/result.h"
 #include "grammar/automaton.h"
 #include "grammar/configurations.h"
+#include "grammar/reach.h"
 #include "grammar/vocabulary.h"
 
 namespace nibble::grammar {
@@ -19,8 +21,7 @@ namespace nibble::grammar {
 // The tokens that may come next.
 struct TokenMask {
   std::vector<uint64_t> bits;   // [vocabulary / 64]
-  int count = 0;                // tokens that are allowed
-  std::optional<TokenId> only;  // when count is 1: that token
+  std::optional<TokenId> only;  // where no other is allowed
   bool Allows(TokenId id) const {
     const auto i = static_cast<size_t>(id.value());
     return (bits[i / 64] >> (i % 64) & 1) != 0;
@@ -76,35 +77,41 @@ class Constraint {
 
   const Vocabulary& vocabulary() const { return *vocabulary_; }
   // Bytes of what is kept now.
-  size_t memory() const { return configurations_->bytes() + mask_bytes_; }
+  size_t memory() const { return configurations_->bytes() + mask_bytes_ + reaches_.bytes(); }
 
  private:
   struct KeptMask {
+    Configurations::Id of = Configurations::kDead;
     std::shared_ptr<const TokenMask> mask;
-    uint64_t used = 0;
   };
-  // How many characters of each kind all texts of which may follow.
-  struct Reach {
-    int chars[Vocabulary::kKinds] = {};
+  // Nodes of a tree that are still to be looked at, and where their parent led.
+  struct Pending {
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    Configurations::Id from = Configurations::kDead;
   };
 
   void Settle(State& state);
   std::shared_ptr<TokenMask> Compute(Configurations::Id id);
-  Reach FindReach(Configurations::Id id);
-  int ReachOf(Configurations::Id id, Vocabulary::Kind kind);
-  int StringReach(Configurations::Id id);
-  void Walk(Configurations::Id id, const TokenTree& tree, std::vector<uint64_t>& bits);
+  // tree: the place of the group's first slice in alive_.
+  void AddGroup(Configurations::Id from, const Vocabulary::Group& group, size_t tree,
+                std::vector<uint64_t>& bits);
+  void FindAlive();
+  // known_chars: tokens of at most so many characters are settled.
+  void Walk(Configurations::Id id, const TokenTree& tree, const std::vector<bool>& alive,
+            int known_chars, std::vector<uint64_t>& bits);
   void Keep(Configurations::Id id, std::shared_ptr<const TokenMask> mask);
 
   std::shared_ptr<const Automaton> automaton_;
   std::shared_ptr<const Vocabulary> vocabulary_;
   Limits limits_;
   std::shared_ptr<Configurations> configurations_;
-  std::unordered_map<Configurations::Id, KeptMask> masks_;  // of configurations_
+  std::list<KeptMask> masks_;  // of configurations_, the last used first
+  std::unordered_map<Configurations::Id, std::list<KeptMask>::iterator> mask_of_;
   size_t mask_bytes_ = 0;
-  uint64_t clock_ = 0;
-  std::vector<Automaton::Class> classes_of_kind_[Vocabulary::kKinds];  // one-byte characters
-  std::vector<Configurations::Id> path_;
+  ReachFinder reaches_;
+  std::vector<std::vector<bool>> alive_;  // per tree of the vocabulary, once it is needed
+  std::vector<Pending> path_;
 };
 
 }  // namespace nibble::grammar

@@ -86,7 +86,7 @@ inline std::vector<int> Allowed(Constraint& constraint, Constraint::State& state
   for (int i = 0; i < constraint.vocabulary().size(); ++i) {
     if ((*mask)->Allows(TokenId{i})) out.push_back(i);
   }
-  EXPECT_EQ((*mask)->count, std::ssize(out));
+  EXPECT_EQ((*mask)->only.has_value(), out.size() == 1);
   return out;
 }
 

@@ -43,10 +43,17 @@ std::string Ipv6() {
   return "(" + out + ")";
 }
 
-// Labels of at most 63 characters.
+std::string Label(int most) {
+  return fmt::format("[a-zA-Z0-9]([a-zA-Z0-9-]{{0,{}}}[a-zA-Z0-9])?", most - 2);
+}
+
+// At most 253 characters without counting them, which would multiply the states by their number:
+// four labels of 63, 63, 63 and 61, or ten of 24.
 std::string Hostname() {
-  const std::string label = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
-  return label + "(\\." + label + "){0,3}";
+  const std::string any = Label(63);
+  const std::string few = Label(24);
+  return "(" + any + "(\\." + any + "){0,2}(\\." + Label(61) + ")?|" + few + "(\\." + few +
+         "){0,9})";
 }
 
 std::string Uri(bool reference) {
@@ -109,9 +116,12 @@ Result<CharDfa> StringsOfFormat(std::string_view format) {
   const auto marks = ParseRegex("(^|[.@])[^.@]{2}--");
   NIBBLE_CHECK(marks);
   NIBBLE_TRY(const CharDfa international, CharDfa::OfRegex(*marks, false));
-  NIBBLE_TRY(const CharDfa length, CharDfa::OfLength(1, 253));
   NIBBLE_TRY(dfa, dfa->Intersect(international.Complement()));
-  return dfa->Intersect(length);
+  if (format == "hostname") return dfa;
+  const auto short_name = ParseRegex("[^@]{1,64}@[^@]*");  // RFC 5321, 4.5.3.1.1
+  NIBBLE_CHECK(short_name);
+  NIBBLE_TRY(const CharDfa local, CharDfa::OfRegex(*short_name, true));
+  return dfa->Intersect(local);
 }
 
 }  // namespace nibble::grammar
