@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/sha256.h"
 #include "cli/output.h"
@@ -12,6 +13,7 @@
 #include "fetch/paths.h"
 #include "model/config/model_file.h"
 #include "quantize/imatrix_collector.h"
+#include "quantize/tensor_view.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nibble::cli {
@@ -41,13 +43,29 @@ Result<int> ComputeWindows(const GlobalFlags& flags, const ImportanceFlags& own,
   return cut->count();
 }
 
+// Columns stay where they are when a model becomes a GGUF file; only names change.
+Result<Imatrix> UnderGgufNames(const Imatrix& stored, const ModelFile& file) {
+  NIBBLE_TRY(const std::vector<TensorView> views, GgufTensors(file));
+  std::map<std::string_view, std::string_view> names;
+  for (const TensorView& view : views) {
+    if (view.tensor != nullptr) names[view.tensor->name] = view.name;
+  }
+  Imatrix renamed;
+  for (Imatrix::Entry entry : stored.entries()) {
+    if (const auto name = names.find(entry.name); name != names.end()) entry.name = name->second;
+    NIBBLE_RETURN_IF_ERROR(renamed.Add(std::move(entry)));
+  }
+  return renamed;
+}
+
 Result<Importance> Collect(const GlobalFlags& flags, const ImportanceFlags& own,
                            const std::filesystem::path& model) {
   ImatrixCollector collector;
   NIBBLE_TRY(CalibrationRun run, RunCalibration(flags, own, model, collector));
   NIBBLE_TRY(const ModelFile file, ModelFile::Open(model));
+  NIBBLE_TRY(const Imatrix stored, collector.Finish(file.tensors()));
   Importance result;
-  NIBBLE_TRY(result.matrix, collector.Finish(file.tensors()));
+  NIBBLE_TRY(result.matrix, UnderGgufNames(stored, file));
   result.matrix.SetOrigin({.texts = {run.card.name},
                            .chunks = static_cast<uint32_t>(run.sequences),
                            .chunk_tokens = static_cast<uint32_t>(run.length)});

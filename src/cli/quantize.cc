@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <future>
 
 #include "base/sha256.h"
@@ -24,6 +25,7 @@
 #include "platform/cpu.h"
 #include "platform/memory.h"
 #include "quantize/card.h"
+#include "quantize/encode_tensor.h"
 
 namespace nibble::cli {
 Result<std::string> HashModel(const ModelFile& model) {
@@ -59,6 +61,7 @@ Result<Card> MakeCard(const QuantizeJob& job, const MadeModel& made) {
   if (card.method.empty()) card.method = ToGguf(job.own) ? "kquant" : "rtn";
   if (FloatsOfFolder(job.own)) card.method = "none";
   card.parameters = job.recipe.Describe();
+  if (!made.grid.empty()) card.parameters += "; " + made.grid;
   card.rules = job.own.rules;
   card.budget = job.own.budget;
   card.importance = made.importance;
@@ -90,12 +93,22 @@ Status CheckOutputs(const QuantizeFlags& own, const ModelFile& model) {
   return CheckOutputPaths(outputs, inputs);
 }
 
+// "model.bin" and "q4_0" into "out" are files whose name lacks .gguf; "Llama-3.2-1B-gptq" is a
+// folder.
+bool LooksLikeFile(const QuantizeFlags& own) {
+  const std::string extension = std::filesystem::path(own.out).extension().string();
+  if (extension.empty()) return false;
+  constexpr std::string_view kFiles[] = {".bin", ".safetensors", ".pt", ".pth", ".ggml", ".guf"};
+  if (std::ranges::find(kFiles, extension) != std::end(kFiles)) return true;
+  return !FloatsOfFolder(own) && !CheckLayoutName(own);
+}
+
 Status CheckPaths(const QuantizeFlags& own, const std::filesystem::path& in) {
-  const std::filesystem::path out(own.out);
-  if (!ToGguf(own) && out.has_extension() && !std::filesystem::is_directory(out)) {
+  std::error_code error;
+  if (own.out.empty()) return BadInput("OUT: expected a name, found none");
+  if (!ToGguf(own) && LooksLikeFile(own) && !std::filesystem::is_directory(own.out, error)) {
     return BadInput("OUT: expected a name that ends in .gguf, or a folder's, found '{}'", own.out);
   }
-  std::error_code error;
   if (std::filesystem::equivalent(in, own.out, error)) {
     return BadInput("OUT: '{}' is the source itself", own.out);
   }
@@ -116,8 +129,14 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   NIBBLE_TRY(const Tokenizer tokenizer, LoadModelTokenizer(model));
   NIBBLE_TRY(const auto text,
              ReadQualityText(flags, own, tokenizer, model.config().context_length));
+  const bool coarse = std::ranges::any_of(model.source().tensors(), [](const SourceTensor& tensor) {
+    return tensor.linear != nullptr ||
+           (tensor.format && TraitsOf(*tensor.format).BitsPerWeight() < 16);
+  });
+  if (coarse && !ToGguf(own) && !flags.quiet) PrintSourceIsQuantised();
   auto source_hash = std::async(std::launch::async, [&] { return HashModel(model); });
   ThreadPool pool(flags.threads > 0 ? flags.threads : ReadTopology().threads);
+  NIBBLE_RETURN_IF_ERROR(CheckFiniteWeights(model, pool));
   NIBBLE_TRY(const RotatedSource rotated, RotatedSource::Make(flags, own, model, pool));
   NIBBLE_TRY(const FloatFolderSource floats,
              FloatFolderSource::Make(flags, own, model, tokenizer, pool));
@@ -232,12 +251,12 @@ void AddQuantizeCommand(const CommandContext& context) {
   command
       ->add_option("--calib-sequences", own->importance.sequences,
                    "Sequences from the start of that text; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   command
       ->add_option("--calib-length", own->importance.length,
                    "Tokens of a sequence, at most the model's context")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(2, 1 << 24))
       ->capture_default_str();
   command->add_option("--imatrix", own->importance.imatrix,
                       "Importance matrix from this file (GGUF or .dat) in place of --calib");
@@ -248,7 +267,7 @@ void AddQuantizeCommand(const CommandContext& context) {
   command->add_option("--text", own->text,
                       "Text for the quality measurement; default: a built-in mix");
   command->add_option("--chunks", own->chunks, "Windows of that text to measure; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   command->add_flag("--no-quality", own->no_quality,
                     "Do not measure; the card then says \"not measured\"");
@@ -262,8 +281,10 @@ void AddQuantizeCommand(const CommandContext& context) {
       "my.gguf\n");
   const GlobalFlags& flags = context.flags;
   std::function<Status()>& action = context.action;
-  command->callback(
-      [own, &flags, &action] { action = [own, &flags] { return RunQuantize(flags, *own); }; });
+  command->callback([own, &flags, &action] {
+    while (own->out.size() > 1 && own->out.ends_with('/')) own->out.pop_back();
+    action = [own, &flags] { return RunQuantize(flags, *own); };
+  });
 }
 
 }  // namespace nibble::cli

@@ -57,11 +57,13 @@ std::vector<Candidate> CandidatesOf(const std::vector<TensorChoice>& choices) {
 }
 
 // The type whose rounding is measured: the largest within `bits`, else the smallest. The stored
-// type would measure nothing.
+// type would measure nothing, and finer ones than 9 bits hardly more.
 size_t ProbeOf(const std::vector<Format>& formats, Format stored, double bits) {
+  constexpr double kFinest = 9;
   size_t probe = 0;
   for (size_t i = 0; i < formats.size(); ++i) {
-    if (formats[i] != stored && TraitsOf(formats[i]).BitsPerWeight() <= bits) probe = i;
+    const double own = TraitsOf(formats[i]).BitsPerWeight();
+    if (formats[i] != stored && own <= std::min(bits, kFinest)) probe = i;
   }
   return probe;
 }
@@ -91,6 +93,9 @@ Result<SensitivityResult> Measure(const QuantizeJob& job, const std::vector<Tens
 
 // What is measured of one type stands for the others by their squared errors.
 void FillOptions(const TensorChoice& choice, double divergence, Candidate& candidate) {
+  // Where rounding shows no divergence, the better type is still the better one.
+  constexpr double kLeast = 1e-12;
+  divergence = std::max(divergence, kLeast);
   const double measured = candidate.errors[candidate.probe];
   for (size_t f = 0; f < candidate.formats.size(); ++f) {
     const double loss = measured > 0 ? divergence * candidate.errors[f] / measured : 0;

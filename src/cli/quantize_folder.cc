@@ -26,10 +26,17 @@ Result<HfScheme> SchemeOf(const QuantizeJob& job) {
   });
   NIBBLE_TRY(HfScheme scheme, HfSchemeFromName(job.own.to, bf16));
   const QuantizeFlags& own = job.own;
+  const bool fp8 = scheme.layout == HfLayout::kFloatQuantized;
+  if (fp8 && (own.group > 0 || own.granularity == "group")) {
+    return BadInput("--granularity group: {} has one scale a matrix or a row", own.to);
+  }
+  if (fp8 && (own.sym || own.asym || own.mse)) {
+    return BadInput("--sym, --asym, --mse: {} has neither zero points nor a grid", own.to);
+  }
   if (own.group > 0) scheme.group = own.group;
   if (own.granularity == "channel") scheme.group = 0;
   if (own.granularity == "group" && scheme.group == 0) scheme.group = 128;
-  if (scheme.layout == HfLayout::kFloatQuantized && !own.granularity.empty()) {
+  if (fp8 && !own.granularity.empty()) {
     scheme.tensor_scale = own.granularity == "tensor";
   } else if (own.granularity == "tensor") {
     if (scheme.group != 0) {
@@ -47,6 +54,16 @@ Result<HfScheme> SchemeOf(const QuantizeJob& job) {
   scheme.true_sequential = gptq;
   scheme.outlier_threshold = job.recipe.threshold;
   return scheme;
+}
+
+// For the card, which has to tell two grids of one layout apart.
+std::string DescribeGrid(const HfScheme& scheme) {
+  std::string text = fmt::format("{} bits, ", scheme.bits);
+  const bool matrix = scheme.tensor_scale || scheme.equal_scales;
+  text += scheme.group > 0 ? fmt::format("groups of {}", scheme.group)
+                           : std::string(matrix ? "a scale a matrix" : "a scale a row");
+  if (scheme.layout == HfLayout::kFloatQuantized) return text;
+  return text + (scheme.symmetric ? ", symmetric" : ", asymmetric");
 }
 
 // Every tensor of the folder in its order, with its bytes from `offset` on: the largest come in
@@ -184,6 +201,7 @@ Result<MadeModel> QuantizeToFolder(const QuantizeJob& job) {
   NIBBLE_TRY(const HfScheme scheme, SchemeOf(job));
   MadeModel made;
   made.to = job.own.to;
+  made.grid = DescribeGrid(scheme);
   Calibration calibration;
   std::string more = fmt::format("{} {} {}", scheme.group, scheme.symmetric, job.own.granularity);
   if (job.recipe.NeedsCalibration()) {

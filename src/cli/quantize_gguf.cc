@@ -8,7 +8,6 @@
 #include "cli/quantize_budget.h"
 #include "cli/quantize_job.h"
 #include "eval/builtin_text.h"
-#include "quantize/encode_tensor.h"
 #include "quantize/gguf_target.h"
 #include "quantize/gguf_tokenizer.h"
 
@@ -25,9 +24,7 @@ void PrintChoices(const GlobalFlags& flags, const std::vector<TensorChoice>& cho
   const bool coarse = std::ranges::any_of(choices, [](const TensorChoice& choice) {
     return !choice.copied && TraitsOf(choice.from).BitsPerWeight() < 16;
   });
-  if (coarse) {
-    fmt::print(stderr, "note: the source is quantised itself; its errors stay in the result\n");
-  }
+  if (coarse) PrintSourceIsQuantised();
 }
 
 Result<FormatMix> ChooseMix(const QuantizeJob& job) {
@@ -49,7 +46,12 @@ Result<std::vector<TensorChoice>> Choose(const QuantizeJob& job, const FormatMix
     NIBBLE_TRY(TypeRule rule, TypeRule::Parse(text));
     options.rules.push_back(std::move(rule));
   }
-  return ChooseFormats(job.model, options);
+  NIBBLE_TRY(auto choices, ChooseFormats(job.model, options));
+  for (const TensorChoice& choice : choices) {
+    if (TraitsOf(choice.to).gguf_type) continue;
+    return BadInput("'{}': GGUF has no type {}", choice.name(), TraitsOf(choice.to).name);
+  }
+  return choices;
 }
 
 // The importance of the columns, checked against what is to be quantised.
@@ -77,12 +79,6 @@ Status EncodeRest(const QuantizeJob& job, const std::vector<TensorChoice>& choic
 // All tensors of the new file, with an importance matrix where one is asked for.
 Result<TensorStore> MakePlain(const QuantizeJob& job, const std::vector<TensorChoice>& choices,
                               MadeModel& made) {
-  if (!job.own.importance.calib.empty()) {
-    for (const TensorChoice& choice : choices) {
-      if (choice.view.tensor == nullptr) continue;
-      NIBBLE_RETURN_IF_ERROR(CheckFiniteWeights(choice.view, job.pool));
-    }
-  }
   NIBBLE_TRY(const auto importance, ImportanceFor(job, choices));
   std::string more = BudgetKey(job, choices);
   if (importance) {
@@ -142,6 +138,8 @@ Result<MadeModel> QuantizeToGguf(const QuantizeJob& job) {
   NIBBLE_RETURN_IF_ERROR(GgufTarget::Check(choices, job.recipe));
   PrintChoices(job.flags, choices);
   const bool by_layers = job.recipe.NeedsCalibration() || job.recipe.rounding == Rounding::kHqq;
+  // Even where the types stay, a method would change what they hold.
+  if (by_layers) NIBBLE_RETURN_IF_ERROR(CheckSourceBits(job.own, job.model));
   NIBBLE_TRY(TensorStore store,
              by_layers ? MakeCalibrated(job, choices, made) : MakePlain(job, choices, made));
   auto assembled = AssembleGguf(job.model, choices, job.own.out, made.to, tokenizer, store);

@@ -59,7 +59,15 @@ Status CheckImportanceFlags(const QuantizeFlags& own, const Recipe& recipe) {
   if (!own.importance.imatrix.empty() && !searches) {
     return BadInput("--imatrix: only with --method kquant");
   }
-  const bool reads = searches || recipe.NeedsCalibration() || !own.budget.empty();
+  const bool takes_text = recipe.NeedsCalibration() || !own.budget.empty();
+  const bool reads = searches || takes_text;
+  const bool reads_now = takes_text || (searches && !own.importance.calib.empty());
+  const std::pair<bool, const char*> of_texts[] = {
+      {own.importance.sequences != ImportanceFlags{}.sequences, "--calib-sequences"},
+      {own.importance.length != ImportanceFlags{}.length, "--calib-length"}};
+  for (const auto& [given, flag] : of_texts) {
+    if (given && !reads_now) return BadInput("{}: no text is looked at without --calib", flag);
+  }
   if (own.importance.calib.empty() || reads || FloatsOfFolder(own)) return {};
   return BadInput("--calib: {} looks at no text", recipe.Describe());
 }
@@ -69,7 +77,8 @@ Status CheckImportanceFlags(const QuantizeFlags& own, const Recipe& recipe) {
 bool ToGguf(const QuantizeFlags& own) { return own.out.ends_with(".gguf"); }
 
 Result<Recipe> RecipeOf(const QuantizeFlags& own, bool folder) {
-  const Rounding plain = folder ? Rounding::kRtn : Rounding::kKquant;
+  Rounding plain = folder ? Rounding::kRtn : Rounding::kKquant;
+  if (own.to == "llm-int8") plain = Rounding::kLlmInt8;
   Recipe recipe;
   recipe.rounding = plain;
   if (!own.method.empty()) {
@@ -103,6 +112,10 @@ Status CheckSourceBits(const QuantizeFlags& own, const ModelFile& model) {
         tensor.name, tensor.type_name, bits);
   }
   return {};
+}
+
+void PrintSourceIsQuantised() {
+  fmt::print(stderr, "note: the source is quantised itself; its errors stay in the result\n");
 }
 
 Status CheckLayoutName(const QuantizeFlags& own) {

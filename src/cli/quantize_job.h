@@ -37,6 +37,7 @@ struct QuantizeJob {
 struct MadeModel {
   std::string path;  // where it can be opened until then
   std::string to;    // format, mix or layout
+  std::string grid;  // bits and what shares a scale, where flags decide that
   uint64_t bytes = 0;
   uint64_t weight_bytes = 0;
   std::vector<TensorReport> tensors;
@@ -61,6 +62,8 @@ Result<Recipe> RecipeOf(const QuantizeFlags& own, bool folder);
 
 // Refuses a source below 8 bits a weight without --requantize; says of one of 8 bits what it is.
 Status CheckSourceBits(const QuantizeFlags& own, const ModelFile& model);
+// A note on standard error.
+void PrintSourceIsQuantised();
 // Whether --to names a layout of folders.
 Status CheckLayoutName(const QuantizeFlags& own);
 

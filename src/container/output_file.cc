@@ -53,7 +53,7 @@ Result<std::filesystem::path> OutputPlace(const std::filesystem::path& path) {
   }
   const fs::path folder = place.has_parent_path() ? place.parent_path() : fs::path(".");
   if (place.filename().empty() || !fs::is_directory(folder, error)) {
-    return IoError("{}: there is no folder {}", path.string(), folder.string());
+    return BadInput("{}: there is no folder {}", path.string(), folder.string());
   }
   return place;
 }

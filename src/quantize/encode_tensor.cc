@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "model/config/model_file.h"
 #include "platform/thread_pool.h"
 
 namespace nibble {
@@ -44,10 +45,16 @@ void AddTo(EncodeLoss& total, const EncodeLoss& part) {
 
 constexpr uint64_t kNone = UINT64_MAX;  // no row
 
-std::unexpected<Error> NameBadRow(const TensorView& tensor, uint64_t row) {
+// `type`: in what the row is no more finite, if it was.
+std::unexpected<Error> NameBadRow(const TensorView& tensor, uint64_t row, std::string_view type) {
   std::vector<float> values(static_cast<size_t>(tensor.cols()));
   tensor.ReadRow(row, values.data());
   const size_t col = FirstBad(values);
+  if (col == values.size()) {
+    const float largest =
+        *std::ranges::max_element(values, {}, [](float x) { return std::fabs(x); });
+    return BadInput("'{}' row {}: {} is too large for {}", tensor.name, row, largest, type);
+  }
   return BadInput("'{}' row {} column {}: expected a finite weight, found {}", tensor.name, row,
                   col, values[col]);
 }
@@ -114,6 +121,7 @@ Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to
         to_traits.encode(own.source.data(), codes, cols);
       }
       to_traits.decode(codes, own.decoded.data(), cols);
+      if (FirstBad(own.decoded) != cols) return NoteLower(bad_row, first + r);
       losses[r] = LossOf(own.source, own.decoded);
     };
     pool.ParallelFor(static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end, int thread) {
@@ -121,7 +129,9 @@ Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to
         encode_row(static_cast<size_t>(r), work[static_cast<size_t>(thread)]);
       }
     });
-    if (const uint64_t row = bad_row.load(); row != kNone) return NameBadRow(tensor, row);
+    if (const uint64_t row = bad_row.load(); row != kNone) {
+      return NameBadRow(tensor, row, to_traits.name);
+    }
     for (size_t r = 0; r < count; ++r) AddTo(total, losses[r]);
     NIBBLE_RETURN_IF_ERROR(append(std::span(encoded).first(count * to_bytes)));
     progress(count * cols);
@@ -129,17 +139,38 @@ Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to
   return total;
 }
 
-Status CheckFiniteWeights(const TensorView& tensor, ThreadPool& pool) {
+namespace {
+
+Status CheckFiniteTensor(const SourceTensor& tensor, ThreadPool& pool) {
+  const TensorView view = {.name = std::string(tensor.name), .tensor = &tensor};
   std::atomic<uint64_t> bad_row = kNone;
-  pool.ParallelFor(static_cast<int64_t>(tensor.rows()), 64, [&](int64_t begin, int64_t end, int) {
-    std::vector<float> values(static_cast<size_t>(tensor.cols()));
+  pool.ParallelFor(static_cast<int64_t>(view.rows()), 64, [&](int64_t begin, int64_t end, int) {
+    std::vector<float> values(static_cast<size_t>(view.cols()));
     for (auto r = static_cast<uint64_t>(begin); r < static_cast<uint64_t>(end); ++r) {
-      tensor.ReadRow(r, values.data());
+      view.ReadRow(r, values.data());
       if (FirstBad(values) != values.size()) NoteLower(bad_row, r);
     }
   });
-  if (const uint64_t row = bad_row.load(); row != kNone) return NameBadRow(tensor, row);
+  if (const uint64_t row = bad_row.load(); row != kNone) return NameBadRow(view, row, {});
   return {};
+}
+
+}  // namespace
+
+Status CheckFiniteWeights(const ModelFile& model, ThreadPool& pool) {
+  for (const SourceTensor& tensor : model.source().tensors()) {
+    if (!tensor.format) continue;
+    NIBBLE_RETURN_IF_ERROR(CheckFiniteTensor(tensor, pool));
+    if (tensor.linear != nullptr) continue;
+    const MappedFile& file = model.files()[static_cast<size_t>(tensor.file)];
+    file.Drop(static_cast<size_t>(tensor.bytes.data() - file.bytes().data()), tensor.bytes.size());
+  }
+  return {};
+}
+
+Status CheckFiniteLoss(const EncodeLoss& loss, std::string_view tensor, std::string_view type) {
+  if (std::isfinite(loss.squared_error)) return {};
+  return BadInput("'{}': a weight of up to {} is too large for {}", tensor, loss.largest, type);
 }
 
 }  // namespace nibble

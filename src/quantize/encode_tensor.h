@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <span>
+#include <string_view>
 
 #include "base/result.h"
 #include "format/format.h"
@@ -10,6 +11,7 @@
 
 namespace nibble {
 
+class ModelFile;
 class ThreadPool;
 
 using AppendBytes = std::function<Status(std::span<const std::byte>)>;
@@ -45,8 +47,12 @@ Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to
                                 const AppendBytes& append,
                                 const std::function<void(uint64_t weights)>& progress);
 
-// Error: a weight that is NaN or infinite (tensor, row and column). For what computes with a model
-// before any tensor is encoded: behind it only sums would be left that tell of no weight.
-Status CheckFiniteWeights(const TensorView& tensor, ThreadPool& pool);
+// Error: a tensor of the model has a weight that is NaN or infinite (its name, row and column as
+// they are stored). Before anything is computed: behind it only sums would be left that tell of no
+// weight.
+Status CheckFiniteWeights(const ModelFile& model, ThreadPool& pool);
+
+// Error: a finite weight became none in `type`, whose scales cannot be so large.
+Status CheckFiniteLoss(const EncodeLoss& loss, std::string_view tensor, std::string_view type);
 
 }  // namespace nibble

@@ -190,7 +190,9 @@ Status GgufTarget::Quantize(const StoredLinear& linear, MatrixView<const float> 
                     values.row(r), cols);
     }
   });
-  return Put(choice, encoded.rows, LossNote(MeasureLoss(w, values, pool_), encoded.note));
+  const EncodeLoss loss = MeasureLoss(w, values, pool_);
+  NIBBLE_RETURN_IF_ERROR(CheckFiniteLoss(loss, choice.name(), traits.name));
+  return Put(choice, encoded.rows, LossNote(loss, encoded.note));
 }
 
 Status GgufTarget::PutVector(const SourceTensor& tensor, std::span<const float> values,

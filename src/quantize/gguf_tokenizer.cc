@@ -223,6 +223,8 @@ Status WriteGgufTokenizer(const fs::path& model, const Tokenizer& tokenizer, int
   if (keys.model == "llama") {
     candidates = {{"default", true}, {"default", false}};
   } else {
+    // A small vocabulary does not tell them apart: the usual ones first.
+    candidates = {{"gpt-2", false}, {"llama-bpe", false}, {"qwen2", false}};
     for (const PreType& type : PreTypes()) candidates.emplace_back(std::string(type.name), false);
   }
   const std::vector<TokenizerSample> samples =

@@ -236,7 +236,9 @@ Status HfTarget::Quantize(const StoredLinear& linear, MatrixView<const float> w,
     Dequantize(matrix, values, *pool_);
     bytes = MatrixBytes(matrix);
   }
-  return store_->Put(linear.tensor->name, bytes, LossNote(MeasureLoss(w, values, *pool_), note));
+  const EncodeLoss loss = MeasureLoss(w, values, *pool_);
+  NIBBLE_RETURN_IF_ERROR(CheckFiniteLoss(loss, linear.tensor->name, "this layout"));
+  return store_->Put(linear.tensor->name, bytes, LossNote(loss, note));
 }
 
 Status HfTarget::PutVector(const SourceTensor& tensor, std::span<const float> values, bool norm) {

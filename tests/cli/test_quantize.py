@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -394,8 +395,9 @@ class Methods(CliTest):
         self.model = SOURCE / "models" / "shakespeare"
 
     def quantize(self, *more, to="q4_0", model=None):
-        return self.run_json("quantize", model or self.model, self.out, "--to", to, "--text",
-                             self.text, "-c", "128", "--act", "f32", "--force", *more)
+        kind = ("--to", to) if to else ()
+        return self.run_json("quantize", model or self.model, self.out, *kind, "--text", self.text,
+                              "-c", "128", "--act", "f32", "--force", *more)
 
     def calibrated(self, *more, sequences=64, **options):
         return self.quantize("--calib", self.calib, "--calib-length", "128", "--calib-sequences",
@@ -473,20 +475,64 @@ class Methods(CliTest):
         refused("--method", "gptq", "--calib-memory", "much", words=("much",))
         self.assertFalse(self.out.exists())
 
-    def test_a_weight_that_is_no_number_is_named(self):
+    def damaged(self, ending, row, column, value):
+        """A copy of the model with one value in place of another, and the tensor's name."""
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
             (self.folder / name).write_bytes((self.model / name).read_bytes())
         data = bytearray((self.model / "model.safetensors").read_bytes())
         size = int.from_bytes(data[:8], "little")
         head = json.loads(data[8:8 + size])
-        name = next(k for k in head if k.endswith("h.2.mlp.c_fc.weight"))
-        at = 8 + size + head[name]["data_offsets"][0] + 4 * (3 * head[name]["shape"][1] + 7)
-        data[at:at + 4] = struct.pack("<f", float("nan"))
+        name = next(k for k in head if k.endswith(ending))
+        place = row * head[name]["shape"][-1] + column
+        struct.pack_into("<f", data, 8 + size + head[name]["data_offsets"][0] + 4 * place, value)
         (self.folder / "model.safetensors").write_bytes(data)
+        return name
+
+    def test_a_weight_that_is_no_number_is_named(self):
+        name = self.damaged("h.2.mlp.c_fc.weight", 3, 7, math.nan)
         for method, more in (("gptq", ()), ("kquant", ()), ("kquant", ("--calib", self.calib))):
             self.assert_refused(nibble("quantize", self.folder, self.out, "--to", "q4_0",
-                                       "--no-quality", "--method", method, *more), "blk.2.ffn_up"
-                                if method == "kquant" else name, "row 7", "column 3", "nan")
+                                       "--no-quality", "--method", method, *more), name, "row 3",
+                                "column 7", "nan")
+        # Whatever it belongs to, and though nothing but a copy becomes of it.
+        for ending in ("h.1.ln_1.weight", "h.1.attn.c_attn.bias", "wte.weight"):
+            for value in (math.nan, -math.inf):
+                name = self.damaged(ending, 0, 5, value)
+                self.assert_refused(nibble("quantize", self.folder, self.out, "--to", "f32",
+                                           "--no-quality"), name, "column 5", "found")
+        self.assertFalse(self.out.exists())
+
+    def test_what_a_type_cannot_hold_is_named(self):
+        for value, to in ((3e5, "f16"), (1e30, "q8_0"), (1e30, "q4_k_m")):
+            self.damaged("h.1.mlp.c_fc.weight", 3, 7, value)
+            self.assert_refused(nibble("quantize", self.folder, self.out, "--to", to,
+                                       "--no-quality"), "blk.1.ffn_up.weight", "row 7", "too large")
+        self.assertFalse(self.out.exists())
+
+    def test_importance_of_a_folder_goes_by_the_file_s_names(self):
+        kept = self.folder / "kept.gguf"
+        found = self.calibrated("--save-imatrix", kept, to="q3_k_m")
+        self.assertLess(found["kld"], self.quantize(to="q3_k_m")["kld"])
+        read = self.quantize("--imatrix", kept, to="q3_k_m")
+        self.assertEqual(read["kld"], found["kld"])
+
+    def test_a_wide_budget_loses_nothing(self):
+        found = self.quantize("--budget", "20bpw", "--budget-sequences", "1", to=None)
+        self.assertLessEqual(found["bits_per_weight"], 20)
+        self.assertLess(found["kld"], 1e-4)
+
+    def test_coarse_sources_need_a_word_even_for_their_own_type(self):
+        self.quantize("--no-quality")
+        for method in ("awq", "gptq", "smoothquant"):
+            again = self.folder / "again.gguf"
+            self.assert_refused(nibble("quantize", self.out, again, "--to", "q4_0", "--method",
+                                       method, "--no-quality"), "--requantize", "q4_0")
+            self.assertFalse(again.exists())
+
+    def test_texts_that_nobody_looks_at(self):
+        for flag in ("--calib-length", "--calib-sequences"):
+            self.assert_refused(nibble("quantize", self.model, self.out, "--to", "q8_0",
+                                       "--no-quality", flag, "16"), flag, "--calib")
 
 
 class Folders(CliTest):
@@ -548,6 +594,20 @@ class Folders(CliTest):
                 self.assertTrue(0 < linear["rel_error"] < 0.15, linear)
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["model", "out"])
 
+    def test_names_with_dots_and_the_grid_on_the_card(self):
+        grids = set()
+        for more in (("--group", "32"), ("--group", "32", "--asym"), ("--group", "64"),
+                     ("--granularity", "channel")):
+            out = self.folder / "Llama-3.2-1B-gptq"
+            found = self.run_json("quantize", self.model, f"{out}/", "--to", "gptq", "--no-quality",
+                                  "--force", *more)
+            self.assertTrue((out / "config.json").exists())
+            grids.add(found["card"]["recipe"]["parameters"])
+        self.assertEqual(len(grids), 4, grids)
+        self.assert_refused(nibble("quantize", self.model, self.folder / "x.bin", "--to", "gptq"),
+                            "OUT", ".gguf")
+        self.assert_refused(nibble("quantize", self.model, "", "--to", "gptq"), "OUT")
+
     def test_one_scale_for_a_matrix_loses_more(self):
         errors = []
         for more in ((), ("--granularity", "tensor")):
@@ -586,6 +646,9 @@ class Folders(CliTest):
         refused(self.model, "w8a8", "--calib", "rtn", more=("--calib", "built-in"))
         refused(self.model, "w8a8", "only with --to llm-int8", more=("--method", "llm-int8"))
         refused(self.model, "f16", "--group", more=("--group", "32"))
+        refused(self.model, "fp8", "--granularity", more=("--granularity", "group"))
+        refused(self.model, "fp8", "--granularity", more=("--group", "64"))
+        refused(self.model, "fp8-dynamic", "--asym", more=("--asym",))
         self.out.mkdir()
         (self.out / "mine.txt").write_text("kept")
         refused(self.model, "w8a8", "out", more=("--force",))
