@@ -27,12 +27,17 @@ ExprId PlainGraph(GrammarSource& source, const CharDfa& dfa) {
   return source.Add(std::move(graph));
 }
 
-// A piece of the syntax, its mark as a token where it is one.
+// A piece of the syntax, with what are tokens in it as such.
 ExprId Literal(GrammarSource& source, const ToolSyntax& syntax, const std::string& text) {
-  if (syntax.mark_is_token && !syntax.mark.empty() && text.starts_with(syntax.mark)) {
-    return source.Bytes(kMarkByte + text);
+  std::string bytes;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const std::string_view rest = std::string_view(text).substr(i);
+    const bool token = std::ranges::any_of(
+        syntax.tokens, [&](const std::string& mark) { return rest.starts_with(mark); });
+    if (token) bytes += kMarkByte;
+    bytes += text[i];
   }
-  return source.Bytes(text);
+  return source.Bytes(bytes);
 }
 
 Result<ExprId> TextBesideCalls(GrammarSource& source, const ToolSyntax& syntax) {
@@ -43,8 +48,27 @@ Result<ExprId> TextBesideCalls(GrammarSource& source, const ToolSyntax& syntax) 
     first = first.Minus({{begins, begins}});
     return source.Sequence({source.Chars(first), any});
   }
-  if (syntax.mark_is_token) return any;  // text has no such byte
+  if (std::ranges::find(syntax.tokens, syntax.mark) != syntax.tokens.end()) {
+    return any;  // text has no such byte
+  }
   return TextWithout(source, syntax.mark);
+}
+
+// Where the prompt has written the first `open`.
+Result<ExprId> BehindOpen(GrammarSource& source, const ToolCalls& calls, ExprId call) {
+  const ToolSyntax& syntax = calls.syntax;
+  ExprId rest = source.Empty();
+  if (calls.parallel && syntax.several) {
+    rest =
+        source.Repeat(source.Sequence({Literal(source, syntax, syntax.open), call}), 0, kUnbounded);
+  }
+  const ExprId only_calls = source.Sequence({call, rest});
+  if (calls.required) return only_calls;
+  NIBBLE_TRY(const ExprId text, TextWithout(source, syntax.open));
+  const ExprId behind_text = source.Sequence({Literal(source, syntax, syntax.open), only_calls});
+  return source.Choice(
+      {only_calls, source.Sequence({source.Bytes(syntax.text_name + syntax.between), text,
+                                    source.Optional(behind_text)})});
 }
 
 }  // namespace
@@ -74,19 +98,28 @@ Result<GrammarSource> ToolSource(const ToolCalls& calls) {
     const std::string schema = tool.schema.empty() ? R"({"type": "object"})" : tool.schema;
     auto arguments = AddSchema(source, schema, {.best_effort = tool.best_effort});
     if (!arguments) return Within("the tool '" + tool.name + "'", arguments.error());
+    if (tool.name == syntax.text_name) {
+      return BadInput("the tool '{}' has the name that the model gives to text", tool.name);
+    }
     ways.push_back(
-        source.Sequence({Literal(source, syntax, syntax.open), source.Bytes(tool.name),
-                         source.Bytes(syntax.between), *arguments, source.Bytes(syntax.close)}));
+        source.Sequence({source.Bytes(tool.name), Literal(source, syntax, syntax.between),
+                         *arguments, Literal(source, syntax, syntax.close)}));
   }
-  const ExprId call = source.Use(source.AddRule("call", source.Choice(ways)));
+  const ExprId behind_open = source.Use(source.AddRule("call", source.Choice(ways)));
+  if (!syntax.text_name.empty()) {
+    NIBBLE_TRY(const ExprId answer, BehindOpen(source, calls, behind_open));
+    source.SetRoot(source.AddRule("answer", answer));
+    return source;
+  }
+  const ExprId call = source.Sequence({Literal(source, syntax, syntax.open), behind_open});
   std::vector<ExprId> list;
   if (!syntax.list_open.empty()) list.push_back(Literal(source, syntax, syntax.list_open));
   list.push_back(call);
   if (calls.parallel && syntax.several) {
-    list.push_back(
-        source.Repeat(source.Sequence({source.Bytes(syntax.separator), call}), 0, kUnbounded));
+    list.push_back(source.Repeat(source.Sequence({Literal(source, syntax, syntax.separator), call}),
+                                 0, kUnbounded));
   }
-  if (!syntax.list_close.empty()) list.push_back(source.Bytes(syntax.list_close));
+  if (!syntax.list_close.empty()) list.push_back(Literal(source, syntax, syntax.list_close));
   const ExprId all = source.Sequence(list);
   if (calls.required) {
     source.SetRoot(source.AddRule("calls", all));

@@ -22,8 +22,11 @@ struct ToolSyntax {
   // What calls begin with and other text has nowhere; empty: text may be anything that does not
   // begin with `open`'s first character.
   std::string mark;
-  bool mark_is_token = false;  // a control token, written as one
-  bool several = true;         // more than one call in an answer
+  std::vector<std::string> tokens = {};  // pieces of these that are control tokens, written as such
+  bool several = true;                   // more than one call in an answer
+  // The prompt ends with `open`. Then a call of this name is no call but text, up to the next
+  // `open`, and has no arguments. Empty: text is what stands beside calls.
+  std::string text_name = {};
 
   bool operator==(const ToolSyntax&) const = default;
 };

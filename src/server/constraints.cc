@@ -23,11 +23,12 @@ std::string KeyOf(const grammar::Wanted& wanted) {
   const grammar::ToolCalls& calls = wanted.tools;
   key += calls.required ? '1' : '0';
   key += calls.parallel ? '1' : '0';
-  key += calls.syntax.mark_is_token ? '1' : '0';
+  for (const std::string& token : calls.syntax.tokens) add(token);
   key += calls.syntax.several ? '1' : '0';
   for (const std::string& part :
        {calls.syntax.list_open, calls.syntax.open, calls.syntax.between, calls.syntax.close,
-        calls.syntax.separator, calls.syntax.list_close, calls.syntax.mark}) {
+        calls.syntax.separator, calls.syntax.list_close, calls.syntax.mark,
+        calls.syntax.text_name}) {
     add(part);
   }
   for (const grammar::ToolCalls::Tool& tool : calls.tools) {

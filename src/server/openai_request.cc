@@ -181,8 +181,8 @@ Result<Prompts> DropTurns(JsonValue body, const Json& messages, const OpenAiCont
 }
 
 // A template that does not speak of tools tells of them as the system does.
-void TellOfTools(const std::string& tools, Json& messages) {
-  const std::string told = ToolsPrompt(tools);
+void TellOfTools(const WantedTools& tools, Json& messages) {
+  const std::string told = ToolsPrompt(tools.for_template, tools.calls->syntax);
   Json& first = messages.front();
   if (first.contains("role") && first["role"] == "system" && first["content"].is_string()) {
     first["content"] = first["content"].get<std::string>() + "\n\n" + told;
@@ -196,7 +196,7 @@ Result<Prompts> ReadMessages(JsonValue body, const OpenAiContext& context, OpenA
   NIBBLE_TRY(Json messages, PlainMessages(body));
   NIBBLE_TRY(const WantedTools tools, ReadTools(body, context));
   if (tools.calls && !SpeaksOfTools(context.chat->source())) {
-    TellOfTools(tools.for_template, messages);
+    TellOfTools(tools, messages);
   }
   Result<Prompts> prompts;
   if (out.drop_turns) {
@@ -211,8 +211,8 @@ Result<Prompts> ReadMessages(JsonValue body, const OpenAiContext& context, OpenA
   NIBBLE_TRY(out.request.constraint, ReadConstraint(body, context, tools, reasoning));
   if (tools.calls) {
     out.tools = tools.calls->syntax;
-    // A mark that is a token is text to whoever reads calls.
-    out.request.show_special = out.tools->mark_is_token;
+    // Marks that are tokens are text to whoever reads calls.
+    out.request.show_special = !out.tools->tokens.empty();
   }
   return prompts;
 }

@@ -49,6 +49,27 @@ grammar::ToolSyntax Functionary() {
           .mark = "<function="};
 }
 
+grammar::ToolSyntax Functionary32() {
+  return {.list_open = "",
+          .open = ">>>",
+          .between = "\n",
+          .close = "",
+          .separator = "",
+          .list_close = "",
+          .mark = ">>>",
+          .text_name = "all"};
+}
+
+grammar::ToolSyntax DeepSeek(bool fenced) {
+  return {.list_open = "<｜tool▁calls▁begin｜>",
+          .open = fenced ? "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" : "<｜tool▁call▁begin｜>",
+          .between = fenced ? "\n```json\n" : "<｜tool▁sep｜>",
+          .close = fenced ? "\n```<｜tool▁call▁end｜>" : "<｜tool▁call▁end｜>",
+          .separator = fenced ? "\n" : "",
+          .list_close = "<｜tool▁calls▁end｜>",
+          .mark = "<｜tool▁calls▁begin｜>"};
+}
+
 grammar::ToolSyntax Llama3() {
   return {.list_open = "",
           .open = "{\"name\": \"",
@@ -57,7 +78,6 @@ grammar::ToolSyntax Llama3() {
           .separator = "",
           .list_close = "",
           .mark = "",
-          .mark_is_token = false,
           .several = false};
 }
 
@@ -86,22 +106,43 @@ std::optional<grammar::ToolSyntax> FindToolSyntax(std::string_view chat_template
   } else if (Has(chat_template, "<function=") && Has(chat_template, "</function>") &&
              !Has(chat_template, "<parameter=")) {
     out = Functionary();
+  } else if (Has(chat_template, ">>>${recipient}")) {
+    out = Functionary32();
+  } else if (Has(chat_template, "<｜tool▁calls▁begin｜>") && !SpeaksOfTools(chat_template)) {
+    out = DeepSeek(Has(chat_template, "```json"));
   } else if (Has(chat_template, "\"parameters\": ") && Has(chat_template, "<|start_header_id|>")) {
     out = Llama3();
   } else if (!SpeaksOfTools(chat_template)) {
     out = Hermes();
   }
-  if (out && !out->mark.empty()) {
-    if (const auto id = tokenizer.Find(out->mark)) out->mark_is_token = tokenizer.IsControl(*id);
+  if (!out) return out;
+  std::vector<std::string> marks = {out->mark};
+  if (out->mark == "<｜tool▁calls▁begin｜>") {
+    for (const char* other : {"<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
+                              "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"}) {
+      marks.emplace_back(other);
+    }
+  }
+  for (const std::string& mark : marks) {
+    if (mark.empty()) continue;
+    const auto id = tokenizer.Find(mark);
+    if (id && tokenizer.IsControl(*id)) out->tokens.push_back(mark);
   }
   return out;
 }
 
-std::string ToolsPrompt(std::string_view tools_json) {
+std::string ToolsPrompt(std::string_view tools_json, const grammar::ToolSyntax& syntax) {
   std::string out =
       "You may call one or more functions to assist with the user query.\n\nYou are provided with "
       "function signatures within <tools></tools> XML tags:\n<tools>\n";
   out += tools_json;
+  if (syntax.mark != "<tool_call>") {
+    out +=
+        "\n</tools>\n\nFor each function call, write exactly this, with the function's name and "
+        "its arguments as a JSON object:\n";
+    return out + syntax.list_open + syntax.open + "<function-name>" + syntax.between +
+           "<args-json-object>" + syntax.close + syntax.list_close;
+  }
   out +=
       "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
       "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "
@@ -207,8 +248,13 @@ bool ToolCallSplitter::Advance(Parts& parts) {
     case State::kName: {
       const size_t end = pending_.find(syntax_.between);
       if (end == std::string::npos) return false;
-      parts.deltas.push_back({.index = ++index_, .name = pending_.substr(0, end), .arguments = {}});
+      std::string name = pending_.substr(0, end);
       pending_.erase(0, end + syntax_.between.size());
+      if (!syntax_.text_name.empty() && name == syntax_.text_name) {
+        state_ = State::kText;
+        return true;
+      }
+      parts.deltas.push_back({.index = ++index_, .name = std::move(name), .arguments = {}});
       state_ = State::kArguments;
       depth_ = 0;
       return true;

@@ -12,20 +12,23 @@ namespace nibble::server {
 
 // How the model behind a chat template writes calls of tools: Hermes and Qwen (<tool_call>),
 // Mistral
-// ([TOOL_CALLS], with a list or with [ARGS]), Functionary 3.1 (<function=…>), Llama 3 (a JSON
-// object). Nothing for a template that speaks of tools in another way; a template that does not
-// speak of them gets Hermes's way, which ToolsPrompt then tells the model.
+// ([TOOL_CALLS], with a list or with [ARGS]), Functionary 3.1 (<function=…>) and 3.2 (>>>name),
+// DeepSeek R1 and V3.1 (<｜tool▁calls▁begin｜>), Llama 3 (a JSON object). Nothing for a template
+// that speaks of tools in another way; a template that does not speak of them gets Hermes's way,
+// which ToolsPrompt then tells the model.
 std::optional<grammar::ToolSyntax> FindToolSyntax(std::string_view chat_template,
                                                   const Tokenizer& tokenizer);
 bool SpeaksOfTools(std::string_view chat_template);
 // For templates that do not: what the model is told about its tools.
-std::string ToolsPrompt(std::string_view tools_json);
+std::string ToolsPrompt(std::string_view tools_json, const grammar::ToolSyntax& syntax);
 
 // Takes calls out of an answer, piece by piece. What may be the beginning of a call is held back
 // until it is known.
 class ToolCallSplitter {
  public:
-  explicit ToolCallSplitter(grammar::ToolSyntax syntax) : syntax_(std::move(syntax)) {}
+  explicit ToolCallSplitter(grammar::ToolSyntax syntax) : syntax_(std::move(syntax)) {
+    if (!syntax_.text_name.empty()) pending_ = syntax_.open;
+  }
 
   struct Delta {
     int index = 0;

@@ -4,9 +4,12 @@ import json
 import os
 import pathlib
 import re
+import subprocess
+import tempfile
 import unittest
 
-from server_support import TEMPLATE, ServerTest, events
+from server_support import (PATIENCE, SOURCE, TEMPLATE, Server, ServerTest, events,
+                            python_with_packages)
 
 MODELS = pathlib.Path(os.environ.get("NIBBLE_MODELS")
                       or pathlib.Path.home() / ".cache/nibble/models")
@@ -173,6 +176,129 @@ class Json(ServerTest):
         choice = self.parse(self.server.chat("Say hello.", tools=[CLOCK], max_tokens=30,
                                              temperature=0))
         self.assertTrue(choice["message"]["content"] or choice["message"].get("tool_calls"))
+
+    def test_the_openai_client_with_pydantic(self):
+        python = python_with_packages("openai", "pydantic")
+        done = subprocess.run([python, "-c", CLIENT, f"http://127.0.0.1:{self.server.port}/v1"],
+                              capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.stdout.strip(), "all well", done.stderr)
+
+
+# Strict schemas made and read by pydantic, and tool calls put together from a stream.
+CLIENT = r'''
+import enum, json, sys
+import openai, pydantic
+
+class Mood(str, enum.Enum):
+    good = "good"
+    bad = "bad"
+
+class Child(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    age: int = pydantic.Field(ge=0, le=20)
+    mood: Mood
+
+class Family(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    name: str = pydantic.Field(max_length=12)
+    children: list[Child] = pydantic.Field(min_length=1, max_length=2)
+
+client = openai.OpenAI(base_url=sys.argv[1], api_key="none", max_retries=0, timeout=200)
+model = client.models.list().data[0].id
+for seed in range(3):
+    parsed = client.chat.completions.parse(
+        model=model, messages=[{"role": "user", "content": "Make up a family."}], max_tokens=250,
+        temperature=1, seed=seed, response_format=Family)
+    family = parsed.choices[0].message.parsed
+    assert isinstance(family, Family) and 1 <= len(family.children) <= 2, parsed
+
+class Visit(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    town: str = pydantic.Field(max_length=12)
+    days: int = pydantic.Field(ge=1, le=9)
+
+name, arguments, reason = "", "", None
+with client.chat.completions.stream(
+        model=model, messages=[{"role": "user", "content": "Visit Oslo."}], max_tokens=120, seed=1,
+        tools=[openai.pydantic_function_tool(Visit, name="visit")], tool_choice="required",
+        parallel_tool_calls=False) as stream:
+    for event in stream:
+        if event.type == "chunk":
+            for choice in event.chunk.choices:
+                for call in choice.delta.tool_calls or []:
+                    name += call.function.name or ""
+                    arguments += call.function.arguments or ""
+    final = stream.get_final_completion().choices[0]
+assert final.finish_reason == "tool_calls" and name == "visit", final
+assert isinstance(final.message.tool_calls[0].function.parsed_arguments, Visit), final
+assert Visit.model_validate_json(arguments) == final.message.tool_calls[0].function.parsed_arguments
+print("all well")
+'''
+
+
+def need_template(name):
+    shared = pathlib.Path(os.environ.get("NIBBLE_SHARED") or SOURCE.parent / "shared")
+    path = shared / "data/templates/llama.cpp" / name
+    if not path.exists():
+        raise unittest.SkipTest(f"no shared data: {path}")
+    return path
+
+
+@unittest.skipUnless(SMOLLM2.exists(), "SmolLM2 has not been pulled")
+class Formats(unittest.TestCase):
+    """Templates that write calls in their own ways, under a model that knows none of them."""
+
+    def check(self, name, marks, without=None):
+        with tempfile.TemporaryDirectory() as folder:
+            template = pathlib.Path(folder) / "t.jinja"
+            text = need_template(name).read_text()
+            template.write_text(text.replace(without, "") if without else text)
+            server = Server(SMOLLM2, "--ctx", 4096, "--max-seqs", 2, "--chat-template", template)
+            try:
+                self.ask(server, marks)
+            finally:
+                self.assertEqual(server.stop(), 0)
+
+    def ask(self, server, marks):
+        calls = 0
+        for seed in range(2):
+            fields = {"tools": [WEATHER, CLOCK], "tool_choice": "required", "seed": seed,
+                      "temperature": 0.5, "max_tokens": 200, "parallel_tool_calls": False}
+            whole = server.chat("What is the weather in Oslo?", **fields)
+            self.assertEqual(whole.status, 200, whole.body)
+            choice = whole.json["choices"][0]
+            self.assertFalse(choice["message"]["content"], choice)
+            told = [(call["function"]["name"], call["function"]["arguments"])
+                    for call in choice["message"].get("tool_calls", [])]
+            for function, arguments in told if choice["finish_reason"] == "tool_calls" else []:
+                wanted = ["hour"] if function == "get_time" else ["city", "unit"]
+                self.assertEqual(list(json.loads(arguments)), wanted)
+                calls += 1
+            streamed = []
+            for event in events(server.chat("What is the weather in Oslo?", stream=True, **fields)):
+                for one in event.get("choices", []):
+                    for delta in one["delta"].get("tool_calls", []):
+                        if "name" in delta["function"]:
+                            streamed.append([delta["function"]["name"], ""])
+                        streamed[-1][1] += delta["function"]["arguments"]
+            self.assertEqual([tuple(one) for one in streamed], told)
+        self.assertGreater(calls, 0)
+        text = server.chat("Say hello.", tools=[CLOCK], max_tokens=20, temperature=0)
+        self.assertEqual(text.status, 200, text.body)
+        message = text.json["choices"][0]["message"]
+        self.assertTrue(message["content"] or message.get("tool_calls"), message)
+        for mark in marks:
+            self.assertNotIn(mark, message["content"] or "")
+
+    def test_functionary_3_2(self):
+        self.check("meetkai-functionary-medium-v3.2.jinja", (">>>", "all\n"))
+
+    def test_deepseek_v3_1(self):
+        self.check("deepseek-ai-DeepSeek-V3.1.jinja", ("begin",))
+
+    def test_deepseek_r1(self):
+        # A model that knows nothing of reasoning would not end it.
+        self.check("deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja", ("begin",), "<think>\\n")
 
 
 if __name__ == "__main__":
