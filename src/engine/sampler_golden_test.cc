@@ -12,14 +12,9 @@
 #include "engine/fake_executor.h"
 #include "engine/sampler.h"
 #include "kernels/kernel_table.h"
+#include "tests/support/sanitizer.h"
 #include "tests/support/test_data.h"
 #include "tokenizer/load.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define NIBBLE_CLANG_SANITIZER 1
-#endif
-#endif
 
 namespace nibble {
 namespace {
@@ -157,7 +152,7 @@ double ChiSquareBound(int freedom) {
 }
 
 TEST(SamplerGoldens, DrawsFollowTheExactDistribution) {
-#if NIBBLE_CLANG_SANITIZER
+#if NIBBLE_SANITIZED
   GTEST_SKIP() << "a million draws take a sanitizer many minutes";
 #endif
   constexpr int kDraws = 30000;

@@ -20,13 +20,7 @@
 #include <vector>
 
 #include "platform/this_thread.h"
-
-// An address space limit ends the sanitizers' own run-time.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define NIBBLE_CLANG_SANITIZER 1
-#endif
-#endif
+#include "tests/support/sanitizer.h"
 
 namespace nibble {
 namespace {
@@ -166,8 +160,8 @@ TEST(ThreadPoolIdleTest, IdleThreadsSleepInTheKernel) {
   EXPECT_EQ(busy, 0);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(NIBBLE_CLANG_SANITIZER)
+// An address space limit ends the sanitizers' own run-time.
+#if !NIBBLE_SANITIZED
 enum Outcome : int { kThrew, kStarted, kNoLimit };
 
 // Leaves room for the stacks of a few threads only, then asks for many.
