@@ -37,15 +37,15 @@ function bodyOf(messages: Message[], settings: Settings, chat: boolean): Record<
 
 function figuresOf(progress: Progress, usage: Usage | null, reason: string): Figures {
   const own = usage?.nibble;
-  const steps = own?.decode_steps ?? 0;
+  // Steps that verify guesses give several tokens each.
+  const behind_first = (usage?.completion_tokens ?? 0) - 1;
   return {
     tokens: usage?.completion_tokens ?? progress.tokens,
     first_s: progress.first_s ?? progress.elapsed_s,
     total_s: progress.elapsed_s,
-    tok_s: own && own.decode_s > 0 && steps > 0 ? steps / own.decode_s : null,
+    tok_s: own && own.decode_s > 0 && behind_first > 0 ? behind_first / own.decode_s : null,
     weight_bytes: own?.decode_weight_bytes ?? 0,
     kv_bytes: own?.decode_kv_bytes ?? 0,
-    steps,
     cached: usage?.prompt_tokens_details?.cached_tokens ?? 0,
     prompt: usage?.prompt_tokens ?? 0,
     seed: null,

@@ -25,9 +25,10 @@ export function figuresLine(figures: Figures): HTMLElement {
   if (figures.tok_s !== null) item(`${precise(figures.tok_s)} tokens/s`, "behind the first token, as the engine counted");
   item(`first after ${seconds(figures.first_s)}`, "from asking to the first text");
   const line = h("div", { class: "figures" }, parts);
-  if (figures.steps > 0) {
-    const weights = figures.weight_bytes / figures.steps;
-    const kv = figures.kv_bytes / figures.steps;
+  const behind_first = figures.tokens - 1;
+  if (behind_first > 0 && figures.weight_bytes > 0) {
+    const weights = figures.weight_bytes / behind_first;
+    const kv = figures.kv_bytes / behind_first;
     const share = weights / (weights + kv);
     line.append(
       h("span", { class: "split", title: "Bytes read for each token, as if this request had been alone" },

@@ -7,7 +7,6 @@ export interface Figures {
   tok_s: number | null; // behind the first token, as the engine counted
   weight_bytes: number; // of all steps behind the first token
   kv_bytes: number;
-  steps: number;
   cached: number;
   prompt: number;
   seed: string | null;
