@@ -93,21 +93,14 @@ std::string DescribeSpeed(const RunStats& stats, double read_bandwidth) {
   return text;
 }
 
-std::vector<int64_t> AcceptedAt(const EngineStats& stats) {
-  std::vector<int64_t> at = stats.accepted_at;
-  while (!at.empty() && at.back() == 0) at.pop_back();
-  return at;
-}
-
-std::string DescribeSpeculation(const EngineStats& stats, const Usage& usage) {
+std::string DescribeSpeculation(const Usage& usage) {
   const int steps = std::max(usage.decode_steps, 1);
   std::string text = fmt::format("speculation: {} of {} guesses right, {:.2f} tokens a step",
                                  usage.accepted_tokens, usage.drafted_tokens,
                                  static_cast<double>(usage.generated_tokens - 1) / steps);
-  const std::vector<int64_t> at = AcceptedAt(stats);
-  for (size_t i = 0; i < at.size(); ++i) {
+  for (size_t i = 0; i < usage.accepted_at.size(); ++i) {
     text += fmt::format("{}{:.0f}%", i == 0 ? "; right at guess 1, 2 …: " : ", ",
-                        100.0 * static_cast<double>(at[i]) / static_cast<double>(stats.drafts));
+                        100.0 * usage.accepted_at[i] / usage.drafts);
   }
   return text;
 }

@@ -44,10 +44,8 @@ RunStats MakeRunStats(const Engine& engine, const Usage& usage);
 // read_bandwidth 0: not measured, the fraction is left out.
 std::string DescribeSpeed(const RunStats& stats, double read_bandwidth);
 
-// How many of the first, second … guesses of each draft were right, as far as any was.
-std::vector<int64_t> AcceptedAt(const EngineStats& stats);
 // "speculation: 120 of 200 guesses right, 2.4 tokens a step; right at 1, 2 …: 80%, 61%".
-std::string DescribeSpeculation(const EngineStats& stats, const Usage& usage);
+std::string DescribeSpeculation(const Usage& usage);
 
 // Read bandwidth of this machine with as many threads as the engine has, measured now for a third
 // of a second; 0 when there is no memory for the buffer.

@@ -95,7 +95,10 @@ void PrintJson(const Session& session, const Answer& answer, uint64_t seed) {
   out["resident_bytes"] = ReadResidentBytes().private_;
   out["predicted_bytes"] = plan.Total() - plan.kv_bytes + engine.Stats().kv_touched_bytes;
   out["spec"] = {{"drafted", usage.drafted_tokens}, {"accepted", usage.accepted_tokens}};
-  if (engine.Stats().drafts > 0) out["spec"]["accepted_at"] = AcceptedAt(engine.Stats());
+  if (usage.drafts > 0) {
+    out["spec"]["drafts"] = usage.drafts;
+    out["spec"]["accepted_at"] = usage.accepted_at;
+  }
   PrintJsonLine(out);
 }
 
@@ -126,8 +129,8 @@ Status RunOnce(const GlobalFlags& flags, const Session& session, const RunFlags&
   if (own.stats) {
     const RunStats stats = MakeRunStats(engine, answer.finish.usage);
     fmt::print(stderr, "{}\n", DescribeSpeed(stats, MeasureReadBandwidth(engine)));
-    if (own.speculation.on()) {
-      fmt::print(stderr, "{}\n", DescribeSpeculation(engine.Stats(), stats.usage));
+    if (own.speculation.on() || stats.usage.drafts > 0) {
+      fmt::print(stderr, "{}\n", DescribeSpeculation(stats.usage));
     }
   }
   if (answer.finish.reason == FinishReason::kCancelled) {

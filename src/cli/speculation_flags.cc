@@ -15,6 +15,10 @@ void AddSpeculationFlags(CLI::App& command, SpeculationFlags& flags) {
                 "guesses in one step: the same answer, sooner where it repeats")
       ->group(group);
   command
+      .add_flag("--no-forms", flags.no_forms,
+                "Do not guess what a grammar, schema or tool leaves no choice about")
+      ->group(group);
+  command
       .add_option("--draft", flags.draft,
                   "Smaller model of the same vocabulary that guesses; verified the same way. "
                   "self:q2_k and the like: the model itself in fewer bits, made at load")
@@ -27,6 +31,7 @@ Result<MadeSpeculation> MakeSpeculation(const GlobalFlags& flags, const Speculat
   constexpr std::string_view kSelf = "self:";
   MadeSpeculation made;
   made.speculation.ngram = own.ngram;
+  made.speculation.forms = !own.no_forms;
   if (own.draft.empty()) return made;
   if (own.draft.starts_with(kSelf)) {
     auto draft = MakeSelfDraft(flags, model, std::string_view(own.draft).substr(kSelf.size()));

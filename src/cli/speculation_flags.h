@@ -16,6 +16,7 @@ namespace nibble::cli {
 // Guesses that are verified several at a time (docs/speculation.md).
 struct SpeculationFlags {
   bool ngram = false;
+  bool no_forms = false;
   std::string draft;  // a model by path or name, or "self:FORMAT"; empty: none
 
   bool on() const { return ngram || !draft.empty(); }

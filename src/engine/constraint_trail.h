@@ -41,8 +41,11 @@ class ConstraintTrail {
   }
   // Whether nothing but an end token may follow.
   bool MustEnd() const { return constraint_->MustEnd(states_.back()); }
-  // The bytes that follow whatever is drawn: to be drafted.
-  std::string ForcedBytes(size_t most) { return constraint_->ForcedBytes(states_.back(), most); }
+  // What follows whatever is drawn: to be drafted.
+  using Ahead = grammar::Constraint::Ahead;
+  Ahead LookAhead(size_t most_tokens, size_t most_bytes) {
+    return constraint_->LookAhead(states_.back(), most_tokens, most_bytes);
+  }
 
  private:
   static constexpr size_t kKept = 256;

@@ -10,6 +10,7 @@
 #include "engine/engine_core.h"
 #include "engine/engine_thread.h"
 #include "engine/fit_step_price.h"
+#include "engine/form_drafter.h"
 #include "engine/model_drafter.h"
 #include "engine/model_tokenizer.h"
 #include "engine/ngram_drafter.h"
@@ -243,6 +244,14 @@ Result<std::unique_ptr<Engine>> Engine::Create(const ModelFile& file,
       impl->drafter = std::move(drafter);
     } else {
       impl->drafter = std::make_unique<TwoDrafters>(std::move(impl->drafter), std::move(drafter));
+    }
+  }
+  if (options.speculation.forms) {
+    auto forms = std::make_unique<FormDrafter>(impl->tokenizer);
+    if (impl->drafter == nullptr) {
+      impl->drafter = std::move(forms);
+    } else {
+      impl->drafter = std::make_unique<TwoDrafters>(std::move(forms), std::move(impl->drafter));
     }
   }
   core.drafter = impl->drafter.get();

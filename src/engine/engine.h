@@ -33,6 +33,8 @@ struct Speculation {
   // By a smaller model of the same vocabulary: a GGUF file or a Hugging Face folder; empty: none.
   // Where both guess, what followed before goes first if it is likely right.
   std::filesystem::path draft = {};
+  // What an answer's form forces is guessed, too (form_drafter.h).
+  bool forms = true;
 
   bool on() const { return ngram || !draft.empty(); }
 };

@@ -56,7 +56,8 @@ class EngineCore::StepLogits : public LogitsSink {
     if (!right_) return;
     drawn_.push_back({&row, generation_->Draw(sampler_, logits), false});
     const Result<Drawn>& drawn = drawn_.back().drawn;
-    right_ = drawn && drawn->id == row.guess && !generation_->EndsWith(drawn->id);
+    right_ =
+        drawn && drawn->id == row.guess && !drawn->ends_form && !generation_->EndsWith(drawn->id);
   }
 
   static void Deliver(const Wanted& head, MatrixView<float> logits, int begin, int end) {

@@ -64,7 +64,9 @@ void Generation::OnStep(const StepFacts& step) {
 
 Result<Drawn> Generation::Draw(Sampler& sampler, std::span<const float> logits) {
   auto drawn = sampler.Draw(sampling(), state_, choice(), logprobs(), logits);
-  if (drawn) state_.Accept(drawn->id, drawn->mirostat);
+  if (!drawn) return drawn;
+  state_.Accept(drawn->id, drawn->mirostat);
+  drawn->ends_form = state_.constrained() && state_.trail().MustEnd();
   return drawn;
 }
 
@@ -75,6 +77,10 @@ bool Generation::EndsWith(TokenId token) const {
 void Generation::OnDraft(int drafted, int accepted) {
   usage_.drafted_tokens += drafted;
   usage_.accepted_tokens += accepted;
+  ++usage_.drafts;
+  const auto right = static_cast<size_t>(accepted);
+  if (usage_.accepted_at.size() < right) usage_.accepted_at.resize(right);
+  for (size_t i = 0; i < right; ++i) ++usage_.accepted_at[i];
 }
 
 std::optional<FinishReason> Generation::Accept(const Drawn& drawn, double now) {
@@ -94,7 +100,8 @@ std::optional<FinishReason> Generation::Accept(const Drawn& drawn, double now) {
   }
   sink_->OnToken(start_.id, event);
   if (ends || stops_.matched()) return FinishReason::kStop;
-  if (state_.constrained() && state_.trail().MustEnd()) return FinishReason::kStop;
+  // Of this token: the state may be behind further ones of the same step.
+  if (drawn.ends_form) return FinishReason::kStop;
   if (!WantsToken()) return FinishReason::kLength;
   return std::nullopt;
 }

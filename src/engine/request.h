@@ -152,8 +152,10 @@ struct Usage {
   double decode_weight_bytes = 0;
   double decode_kv_bytes = 0;
   int decode_steps = 0;
-  int drafted_tokens = 0;   // guessed and verified by steps; of these
-  int accepted_tokens = 0;  // tokens of the answer that had been guessed
+  int drafted_tokens = 0;             // guessed and verified by steps; of these
+  int accepted_tokens = 0;            // tokens of the answer that had been guessed
+  int drafts = 0;                     // steps that had guesses
+  std::vector<int> accepted_at = {};  // of these, in how many the first, second … was right
   // For who follows the engine step by step: its place among all requests, steps before it was
   // queued, and steps before it had ended, its own last one included.
   uint64_t order = 0;

@@ -49,6 +49,7 @@ struct Drawn {
   float logprob = 0;
   std::vector<TokenLogprob> top;
   std::optional<double> mirostat;  // its target from here on, for SamplerState::Accept
+  bool ends_form = false;          // nothing may follow, as Generation::Draw finds
 };
 
 // Draws tokens; holds the buffers for one row of logits. What is drawn depends on the arguments of

@@ -208,6 +208,21 @@ bool Constraint::MustEnd(const State& state) const {
   return MayEnd(state) && !state.configurations_->open(state.id_);
 }
 
+Constraint::Ahead Constraint::LookAhead(State state, size_t most_tokens, size_t most_bytes) {
+  Ahead ahead;
+  while (ahead.only.size() < most_tokens && !state.ended_) {
+    const auto mask = Mask(state);
+    // What is wrong is said when the token is drawn.
+    if (!mask || !(*mask)->only || vocabulary_->IsEnd(*(*mask)->only)) break;
+    const TokenId token = *(*mask)->only;
+    // The last token needs no row behind it.
+    if (!Accept(state, token) || MustEnd(state)) return ahead;
+    ahead.only.push_back(token);
+  }
+  ahead.bytes = ForcedBytes(state, most_bytes);
+  return ahead;
+}
+
 std::string Constraint::ForcedBytes(State& state, size_t most) {
   std::string out;
   if (state.ended_) return out;

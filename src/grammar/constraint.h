@@ -72,6 +72,14 @@ class Constraint {
   bool MustEnd(const State& state) const;
   bool ended(const State& state) const { return state.ended_; }
 
+  // What follows whatever is drawn: tokens that alone are allowed, none of them an end, and behind
+  // them bytes.
+  struct Ahead {
+    std::vector<TokenId> only;
+    std::string bytes;
+  };
+  Ahead LookAhead(State state, size_t most_tokens, size_t most_bytes);
+
   // The bytes that follow whatever is chosen, up to `most`.
   std::string ForcedBytes(State& state, size_t most);
 

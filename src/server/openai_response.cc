@@ -152,6 +152,9 @@ void TokenCounts::Add(int choice, const Usage& usage) {
   decode_steps += usage.decode_steps;
   drafted += usage.drafted_tokens;
   accepted += usage.accepted_tokens;
+  drafts += usage.drafts;
+  if (accepted_at.size() < usage.accepted_at.size()) accepted_at.resize(usage.accepted_at.size());
+  for (size_t i = 0; i < usage.accepted_at.size(); ++i) accepted_at[i] += usage.accepted_at[i];
   weight_bytes += usage.decode_weight_bytes;
   kv_bytes += usage.decode_kv_bytes;
   if (choice != 0) return;
@@ -176,6 +179,10 @@ Json UsageJson(const TokenCounts& counts, bool live) {
                    {"decode_steps", counts.decode_steps},
                    {"decode_weight_bytes", counts.weight_bytes},
                    {"decode_kv_bytes", counts.kv_bytes}};
+  if (counts.drafts > 0) {
+    out["nibble"]["drafts"] = counts.drafts;
+    out["nibble"]["accepted_at"] = counts.accepted_at;
+  }
   return out;
 }
 

@@ -44,6 +44,8 @@ struct TokenCounts {
   int decode_steps = 0;
   int drafted = 0;
   int accepted = 0;
+  int drafts = 0;
+  std::vector<int> accepted_at;  // of these, in how many the first, second … guess was right
   double weight_bytes = 0;
   double kv_bytes = 0;
   void Add(int choice, const Usage& usage);
