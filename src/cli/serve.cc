@@ -81,6 +81,7 @@ Result<server::ServiceOptions> MakeServiceOptions(const GlobalFlags& flags, cons
   NIBBLE_RETURN_IF_ERROR(ReadKeys(own, options.keys));
   options.limits = {.max_tokens = own.max_tokens,
                     .max_choices = own.max_n,
+                    .max_queue = own.max_queue,
                     .max_logprobs = own.max_logprobs,
                     .max_stops = static_cast<size_t>(own.max_stops),
                     .max_logit_bias = static_cast<size_t>(own.max_logit_bias)};
@@ -101,12 +102,10 @@ std::string HostInUrl(const std::string& host) {
   return host.find(':') == host.npos ? host : "[" + host + "]";
 }
 
-bool IsLoopback(const std::string& host) {
-  return host.starts_with("127.") || host == "localhost" || host == "::1";
-}
-
 // What to do with it, for people.
-void PrintReady(const ServeFlags& own, int port, const Engine& engine, bool chat, double seconds) {
+void PrintReady(const ServeFlags& own, const server::HttpServer& http, const Engine& engine,
+                bool chat, double seconds) {
+  const int port = http.port();
   const bool everywhere = own.http.host == "0.0.0.0" || own.http.host == "::";
   const bool tls = !own.http.tls_cert.empty();
   const std::string url = fmt::format("{}://{}:{}", tls ? "https" : "http",
@@ -114,20 +113,22 @@ void PrintReady(const ServeFlags& own, int port, const Engine& engine, bool chat
   const std::string key =
       own.keys.empty() && own.key_file.empty() ? "" : " -H 'Authorization: Bearer KEY'";
   const EnginePlan& plan = engine.plan();
-  fmt::print(stderr,
-             "ready after {:.1f} s: {} of memory taken, up to {} with all {} of KV pages ({} "
-             "tokens)\n  page {}/\n  curl {}{}{}{} -H 'Content-Type: application/json' -d '{}'\n",
-             seconds, FormatBytes(static_cast<double>(ReadResidentBytes().private_)),
-             FormatBytes(static_cast<double>(plan.Total())),
-             FormatBytes(static_cast<double>(plan.kv_bytes)), plan.kv_tokens, url,
-             tls ? fmt::format("--cacert {} ", own.http.tls_cert) : "", url,
-             chat ? "/v1/chat/completions" : "/v1/completions", key,
-             chat ? R"({"messages":[{"role":"user","content":"Why is the sky blue?"}]})"
-                  : R"({"prompt":"Once upon a time","max_tokens":50})");
-  if (IsLoopback(own.http.host)) {
-    fmt::print(stderr,
-               "from another machine: ssh -L {0}:127.0.0.1:{0} USER@THIS-MACHINE, then {1}\n", port,
-               url);
+  fmt::print(
+      stderr,
+      "ready after {:.1f} s: {} of memory taken, up to {} with all {} of KV pages ({} "
+      "tokens)\n  page {}/\n  curl {}{}{}{} -H 'Content-Type: application/json' -d '{}'\n",
+      seconds, FormatBytes(static_cast<double>(ReadResidentBytes().private_)),
+      FormatBytes(static_cast<double>(plan.Total())),
+      FormatBytes(static_cast<double>(plan.kv_bytes)), plan.kv_tokens, url,
+      tls ? fmt::format("--cacert {} ", own.http.tls_cert) : "", url,
+      chat ? "/v1/chat/completions" : "/v1/completions", key,
+      chat ? R"({"messages":[{"role":"user","content":"Why is the sky blue?"}],"max_tokens":100})"
+           : R"({"prompt":"Once upon a time","max_tokens":50})");
+  if (http.is_loopback()) {
+    fmt::print(
+        stderr,
+        "from another machine: ssh -L {0}:{1}:{0} USER@THIS-MACHINE, then {2}://127.0.0.1:{0}\n",
+        port, HostInUrl(http.address()), tls ? "https" : "http");
   }
 }
 
@@ -188,15 +189,16 @@ Status LoadAndServe(const GlobalFlags& flags, const ServeFlags& own, const Model
   options.trace = watch.trace.get();
   options.steps = watch.steps.get();
   engine_options.steps = watch.steps.get();
-  if (!IsLoopback(own.http.host) && options.keys.empty()) {
-    fmt::print(stderr, "warning: --host {} without --api-key: whoever reaches port {} may ask\n",
-               own.http.host, own.http.port);
-  }
+  const bool anybody = options.keys.empty();
   NIBBLE_TRY(const EnginePlan plan, Engine::Plan(file, engine_options));
   if (!flags.quiet) fmt::print(stderr, "{}\n", plan.Describe());
   options.file = &file;
   server::Service service(std::move(options));
   NIBBLE_TRY(const auto http, server::HttpServer::Listen(own.http, service));
+  if (anybody && !http->is_loopback()) {
+    fmt::print(stderr, "warning: --host {} without --api-key: whoever reaches port {} may ask\n",
+               own.http.host, http->port());
+  }
   service.SetPlan(plan);
   service.Attach(*http);
   if (!flags.quiet) {
@@ -215,7 +217,7 @@ Status LoadAndServe(const GlobalFlags& flags, const ServeFlags& own, const Model
     if (watch.trace) watch.trace->WriteHead(name, **engine, engine_options);
     service.SetEngine(**engine, *chat ? &**chat : nullptr);
     if (!flags.quiet) {
-      PrintReady(own, http->port(), **engine, chat->has_value(), MonotonicSeconds() - started);
+      PrintReady(own, *http, **engine, chat->has_value(), MonotonicSeconds() - started);
     }
   } else {
     http->Stop();
@@ -239,6 +241,12 @@ Status Serve(const GlobalFlags& flags, ServeFlags own) {
   if (!unread) return Within("--max-unread", unread.error());
   own.http.limits.max_body_bytes = std::min(*body, size_t{128} << 20);
   own.http.max_unread = *unread;
+  if (own.http.host.empty()) {
+    return BadInput("--host: expected an address, found nothing; 0.0.0.0 is all of this machine's");
+  }
+  for (const std::string& alias : own.aliases) {
+    if (alias.empty()) return BadInput("--alias: expected a name, found nothing");
+  }
   if (own.read_bandwidth == "off") own.given_bandwidth = 0;
   if (own.read_bandwidth != "off" && own.read_bandwidth != "measure") {
     const auto given = ParseSize(own.read_bandwidth);

@@ -11,6 +11,12 @@ bool IsToken(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7f; });
 }
 
+// Whether a text that ends in one = looks like base64 of a key, not like a name without one.
+bool IsPadded(std::string_view text) {
+  constexpr size_t kLeast = 20;
+  return text.size() >= kLeast && text.size() % 4 == 0;
+}
+
 // Looks at every byte whatever it finds.
 bool SameBytes(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
@@ -32,6 +38,8 @@ Status AccessKeys::Add(std::string_view given) {
   if (equals != given.npos && given.find_first_not_of('=', equals) != given.npos) {
     name = given.substr(0, equals);
     given.remove_prefix(equals + 1);
+  } else if (equals + 1 == given.size() && !IsPadded(given)) {
+    return BadInput("the key behind = is empty; a key that ends in = needs a name: NAME=KEY");
   }
   if (name.empty()) return BadInput("the name before = is empty");
   if (given.empty()) return BadInput("the key is empty");

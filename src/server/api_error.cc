@@ -20,7 +20,8 @@ constexpr std::array kBeginnings = {
     Beginning{"no token can be drawn", "logit_bias"},
     Beginning{"the request needs KV pages", "prompt"},
 };
-constexpr std::array<std::string_view, 32> kNames = {"temperature",
+constexpr std::array<std::string_view, 33> kNames = {"temperature",
+                                                     "n_predict",
                                                      "top_k",
                                                      "top_p",
                                                      "min_p",

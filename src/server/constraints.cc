@@ -41,16 +41,21 @@ std::string KeyOf(const grammar::Wanted& wanted) {
 
 }  // namespace
 
+std::shared_ptr<grammar::Constraint> Constraints::FindKey(const std::string& key) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(kept_, key, &Kept::key);
+  if (found == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, found);
+  return found->constraint;
+}
+
+std::shared_ptr<grammar::Constraint> Constraints::Find(const grammar::Wanted& wanted) {
+  return FindKey(KeyOf(wanted));
+}
+
 Result<std::shared_ptr<grammar::Constraint>> Constraints::Get(const grammar::Wanted& wanted) {
   std::string key = KeyOf(wanted);
-  {
-    const std::scoped_lock lock(mutex_);
-    const auto found = std::ranges::find(kept_, key, &Kept::key);
-    if (found != kept_.end()) {
-      kept_.splice(kept_.begin(), kept_, found);
-      return found->constraint;
-    }
-  }
+  if (auto kept = FindKey(key)) return kept;
   NIBBLE_TRY(auto automaton, grammar::Compile(wanted));
   auto constraint = std::make_shared<grammar::Constraint>(std::move(automaton), vocabulary_());
   const std::scoped_lock lock(mutex_);

@@ -24,10 +24,14 @@ class Constraints {
   explicit Constraints(std::function<std::shared_ptr<const grammar::Vocabulary>()> vocabulary)
       : vocabulary_(std::move(vocabulary)) {}
 
+  // One that was asked for before; else null. Takes no time.
+  std::shared_ptr<grammar::Constraint> Find(const grammar::Wanted& wanted);
   // Errors: those of grammar::Compile.
   Result<std::shared_ptr<grammar::Constraint>> Get(const grammar::Wanted& wanted);
 
  private:
+  std::shared_ptr<grammar::Constraint> FindKey(const std::string& key);
+
   static constexpr size_t kKept = 16;
   struct Kept {
     std::string key;

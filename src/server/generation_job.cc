@@ -167,11 +167,14 @@ void GenerationJob::Begin() {
     host_.metrics->params_max_tokens.Add(request_.request.max_tokens);
   }
   ++host_.metrics->by_key[facts_.key.empty() ? "none" : facts_.key];
-  if (responder_->gone()) return Cancel();
-  responder_->OnGone([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Cancel();
-  });
-  if (chunks_) {
+  if (responder_->gone()) {
+    Cancel();
+  } else {
+    responder_->OnGone([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->Cancel();
+    });
+  }
+  if (chunks_ && !done_) {
     HttpResponse head = Head();
     head.content_type = "text/event-stream; charset=utf-8";
     head.headers.emplace_back("Cache-Control", "no-cache");
@@ -229,12 +232,13 @@ void GenerationJob::OnToken(int prompt, const TokenEvent& event, double time_s) 
 
 void GenerationJob::OnFinish(int prompt, const FinishEvent& event, double time_s) {
   const bool aborted = event.reason == FinishReason::kCancelled;
-  reason_ = aborted ? "abort" : FinishReasonName(event.reason);
-  host_.metrics->AddFinished(event.choice, reason_, event.usage, time_s - facts_.received_s);
+  const std::string reason(aborted ? "abort" : FinishReasonName(event.reason));
+  if (!done_) reason_ = reason;
+  host_.metrics->AddFinished(event.choice, reason, event.usage, time_s - facts_.received_s);
   counts_.Add(event.choice, event.usage);
   --open_;
   Trace(prompt, event, time_s);
-  if (done_) return;
+  if (done_) return LeaveIfEnded();
   if (event.error) return Fail(ApiErrorOf(*event.error));
   if (aborted) return Fail({.status = 503, .message = "the server is stopping"});
   OpenChoice(prompt, event.choice);
@@ -267,7 +271,8 @@ void GenerationJob::Trace(int prompt, const FinishEvent& event, double time_s) {
   traced.choices = request_.request.n;
   traced.max_tokens = request_.request.max_tokens;
   traced.priority = request_.request.priority;
-  traced.reason = reason_;
+  traced.reason =
+      event.reason == FinishReason::kCancelled ? "abort" : FinishReasonName(event.reason);
   host_.trace->Write(traced);
 }
 
@@ -319,14 +324,23 @@ void GenerationJob::Cancel() {
 
 void GenerationJob::Done(int status, double now_s) {
   done_ = true;
-  Json line = {{"id", facts_.name.id}, {"path", facts_.path}, {"status", status}};
+  status_ = status;
+  ended_s_ = now_s;
+  LeaveIfEnded();
+}
+
+// The line of a request has the tokens of all of its choices, also of those that were still running
+// when its client left.
+void GenerationJob::LeaveIfEnded() {
+  if (open_ > 0) return;
+  Json line = {{"id", facts_.name.id}, {"path", facts_.path}, {"status", status_}};
   if (!facts_.key.empty()) line["key"] = facts_.key;
   line["stream"] = request_.stream;
   line["prompt_tokens"] = counts_.prompt;
   line["cached_tokens"] = counts_.cached;
   line["generated_tokens"] = counts_.generated;
   if (first_token_s_) line["ttft_s"] = *first_token_s_ - facts_.received_s;
-  line["total_s"] = now_s - facts_.received_s;
+  line["total_s"] = ended_s_ - facts_.received_s;
   line["finish_reason"] = reason_;
   if (host_.log_prompts) line["prompt"] = request_.prompt_text;
   host_.log->Write("request", line);

@@ -113,6 +113,7 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   void Fail(const ApiError& error);
   void SendWhole();
   void Done(int status, double now_s);
+  void LeaveIfEnded();  // done, and so are all choices: logs it, and lets it go
   HttpResponse Head() const;
   int IndexOf(int prompt, int choice) const { return prompt * request_.request.n + choice; }
   Prompt& PromptAt(int prompt) { return *prompts_[static_cast<size_t>(prompt)]; }
@@ -127,7 +128,9 @@ class GenerationJob : public std::enable_shared_from_this<GenerationJob> {
   TokenCounts counts_;
   std::vector<Early> early_;
   bool begun_ = false;
-  bool done_ = false;
+  bool done_ = false;  // answered, or its client is gone
+  int status_ = 0;
+  double ended_s_ = 0;
   int open_ = 0;  // choices that have not ended
   std::string reason_;
   std::optional<double> first_token_s_;

@@ -199,6 +199,10 @@ bool Connection::Step() {
     return false;
   }
   if (unsent() > kMostQueuedAnswers) return false;
+  // Empty lines are no request yet.
+  size_t empty = 0;
+  while (waiting_ == Waiting::kRequest && in_.compare(empty, 2, "\r\n") == 0) empty += 2;
+  in_.erase(0, empty);
   if (in_.empty() && !parser_.has_head()) return false;
   if (waiting_ == Waiting::kRequest) WaitFor(Waiting::kHead);
   const HttpParser::Fed fed = parser_.Feed(in_);

@@ -36,6 +36,14 @@ bool HasBareLineFeed(std::string_view bytes) {
   return false;
 }
 
+// The bytes of empty lines before a request line, which some clients send behind a body (RFC 9112,
+// 2.2).
+size_t BlankLines(std::string_view bytes) {
+  size_t at = 0;
+  while (bytes.substr(at).starts_with("\r\n")) at += 2;
+  return at;
+}
+
 ApiError ErrorOf(const boost::system::error_code& error, const HttpLimits& limits) {
   if (error == http::error::body_limit) {
     return {.status = 413,
@@ -59,6 +67,7 @@ struct HttpParser::Impl {
   HttpLimits limits;
   std::optional<RequestParser> parser;
   HttpRequest request;
+  bool begun = false;  // the first byte of a request line was there
   bool has_head = false;
   bool has_body = false;
   bool expects_continue = false;
@@ -69,7 +78,7 @@ struct HttpParser::Impl {
     parser->header_limit(static_cast<std::uint32_t>(limits.max_header_bytes));
     parser->body_limit(limits.max_body_bytes);
     request = {};
-    has_head = has_body = expects_continue = false;
+    begun = has_head = has_body = expects_continue = false;
   }
 
   // What the head says that Beast leaves to us. False: an error.
@@ -120,6 +129,12 @@ HttpParser::Fed HttpParser::Feed(std::string_view bytes) {
   RequestParser& parser = *impl.parser;
   if (impl.has_head && parser.is_done()) return {0, Event::kDone};
   Fed fed;
+  if (!impl.begun) {
+    fed.consumed = BlankLines(bytes);
+    const std::string_view rest = bytes.substr(fed.consumed);
+    if (rest.empty() || rest == "\r") return fed;
+    impl.begun = true;
+  }
   boost::system::error_code error;
   while (fed.consumed < bytes.size() && !parser.is_done()) {
     const std::string_view rest = bytes.substr(fed.consumed);

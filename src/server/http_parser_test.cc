@@ -94,6 +94,17 @@ TEST(HttpParserTest, WhatIsNoRequestHasAStatus) {
   }
 }
 
+TEST(HttpParserTest, EmptyLinesBeforeARequestAreNothing) {
+  const std::string get = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+  for (size_t piece = 1; piece <= get.size(); ++piece) {
+    const Seen seen = Read("\r\n" + get + "\r\n\r\n" + get + "\r\n", piece);
+    EXPECT_EQ(seen.error, 0) << piece;
+    EXPECT_EQ(seen.requests.size(), 2) << piece;
+  }
+  EXPECT_EQ(Read("\n" + get, 1000).error, 400);
+  EXPECT_EQ(Read("\r" + get, 1000).error, 400);
+}
+
 TEST(HttpParserTest, TellsOfTheHeadBeforeTheBody) {
   HttpParser parser({});
   const std::string head =

@@ -176,6 +176,16 @@ HttpServer::~HttpServer() {
   }
 }
 
+std::string HttpServer::address() const {
+  error_code error;
+  return impl_->acceptor.local_endpoint(error).address().to_string();
+}
+
+bool HttpServer::is_loopback() const {
+  error_code error;
+  return impl_->acceptor.local_endpoint(error).address().is_loopback();
+}
+
 int HttpServer::port() const {
   error_code error;
   return impl_->acceptor.local_endpoint(error).port();

@@ -79,6 +79,8 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
+  std::string address() const;  // that it listens at, in numbers
+  bool is_loopback() const;     // which only this machine reaches
   int port() const;
 
   void Run();   // until Stop

@@ -42,6 +42,7 @@ Result<grammar::Wanted> ChoicesOf(JsonValue value) {
 
 Result<grammar::Wanted> TextOf(Kind kind, JsonValue value) {
   NIBBLE_TRY(const std::string_view text, value.AsString());
+  if (text.empty()) return BadInput("expected a form, found an empty text");
   return Of(kind, std::string(text));
 }
 
@@ -68,7 +69,7 @@ Result<std::optional<grammar::Wanted>> FormatOf(JsonValue format) {
   return wanted;
 }
 
-Result<std::optional<grammar::Wanted>> OutputsOf(JsonValue outputs) {
+Result<grammar::Wanted> OutputsOf(JsonValue outputs) {
   if (!outputs.is_object()) {
     return BadInput("expected an object, found {}", JsonKindName(outputs.kind()));
   }
@@ -87,12 +88,14 @@ Result<std::optional<grammar::Wanted>> OutputsOf(JsonValue outputs) {
       NIBBLE_TRY(wanted, TextOf(Kind::kGbnf, value));
     } else if (key == "json_object") {
       NIBBLE_TRY(const bool any, value.AsBool());
-      if (any) wanted = Of(Kind::kJsonObject, "");
+      if (!any) return BadInput("'json_object': expected true");
+      wanted = Of(Kind::kJsonObject, "");
     } else {
       return BadInput("{} is not supported", QuoteJson(key));
     }
   }
-  return wanted;
+  if (!wanted) return BadInput("expected one of json, regex, choice, grammar, json_object");
+  return *std::move(wanted);
 }
 
 Result<std::optional<grammar::Wanted>> WantedOf(std::string_view key, JsonValue value) {
@@ -227,9 +230,6 @@ Result<std::shared_ptr<grammar::Constraint>> ReadConstraint(
   for (const std::string_view key : kMembers) {
     const auto value = body.Find(key);
     if (!value || value->is_null()) continue;
-    // llama.cpp's clients send an empty grammar for none.
-    const bool text = key == "grammar" || key == "guided_grammar" || key == "guided_regex";
-    if (text && value->is_string() && value->AsString()->empty()) continue;
     auto one = WantedOf(key, *value);
     if (!one) return Within(fmt::format("'{}'", key), one.error());
     if (!*one) continue;
@@ -238,19 +238,21 @@ Result<std::shared_ptr<grammar::Constraint>> ReadConstraint(
     name = key;
   }
   if (tools.calls) {
-    if (wanted && tools.calls->required) {
-      return BadInput("'{}': the answer is calls of tools already", name);
-    }
-    if (!wanted) {
-      wanted = Of(Kind::kTools, "");
-      wanted->tools = *tools.calls;
-      name = "tools";
-    }
+    if (wanted)
+      return BadInput("'{}': there is 'tools' already, and one form holds at a time", name);
+    wanted = Of(Kind::kTools, "");
+    wanted->tools = *tools.calls;
+    name = "tools";
   }
   if (!wanted) return nullptr;
   if (context.constraints == nullptr) return BadInput("'{}' is not supported", name);
   // Reasoning that the prompt has begun comes first; the answer begins behind it.
   if (reasoning && reasoning->begun) wanted->behind = reasoning->close;
+  if (context.constraint_is_missing != nullptr) {
+    if (auto kept = context.constraints->Find(*wanted)) return kept;
+    *context.constraint_is_missing = true;
+    return BadInput("'{}': not compiled yet", name);
+  }
   auto constraint = context.constraints->Get(*wanted);
   if (!constraint) return Within(fmt::format("'{}'", name), constraint.error());
   return *std::move(constraint);

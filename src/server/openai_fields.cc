@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "engine/prepared_sampling.h"
+#include "engine/sampler.h"
 #include "server/openai_constraint.h"
 
 namespace nibble::server {
@@ -24,7 +25,9 @@ constexpr std::array<std::string_view, 10> kIgnored = {"user",
                                                        "parallel_tool_calls",
                                                        "verbosity",
                                                        "cache_prompt"};
-constexpr std::array<std::string_view, 35> kCommon = {"model",
+constexpr std::array<std::string_view, 37> kCommon = {"model",
+                                                      "n_predict",
+                                                      "repeat_penalty",
                                                       "max_tokens",
                                                       "temperature",
                                                       "top_p",
@@ -64,11 +67,39 @@ constexpr std::array<std::string_view, 6> kOfChat = {
     "truncation", "reasoning_format"};
 constexpr std::array<std::string_view, 4> kOfCompletions = {"prompt", "best_of", "echo",
                                                             "top_logprobs"};
-// Would change the answer: fine as long as they ask for nothing.
-constexpr std::array<std::string_view, 12> kUnsupported = {
-    "functions",       "function_call",      "suffix",         "audio",
-    "prediction",      "web_search_options", "stop_token_ids", "prompt_logprobs",
-    "use_beam_search", "reasoning_effort",   "tfs_z",          "logits_processors"};
+// Would change the answer: fine as long as they ask for nothing, which of a number is `off`.
+struct Unsupported {
+  std::string_view name;
+  double off = 0;
+};
+constexpr std::array kUnsupported = {
+    Unsupported{"functions"}, Unsupported{"function_call"}, Unsupported{"suffix"},
+    Unsupported{"audio"}, Unsupported{"prediction"}, Unsupported{"web_search_options"},
+    Unsupported{"reasoning_effort"},
+    // vLLM's
+    Unsupported{"stop_token_ids"}, Unsupported{"prompt_logprobs"}, Unsupported{"logits_processors"},
+    Unsupported{"allowed_token_ids"}, Unsupported{"structural_tag"}, Unsupported{"use_beam_search"},
+    Unsupported{"length_penalty", 1}, Unsupported{"include_stop_str_in_output"},
+    Unsupported{"skip_special_tokens", 1}, Unsupported{"truncate_prompt_tokens"},
+    Unsupported{"continue_final_message"}, Unsupported{"chat_template"}, Unsupported{"documents"},
+    // llama.cpp's
+    Unsupported{"tfs_z", 1}, Unsupported{"samplers"}, Unsupported{"repeat_last_n", 64},
+    Unsupported{"min_keep"}, Unsupported{"n_keep"}, Unsupported{"n_probs"},
+    Unsupported{"t_max_predict_ms"},
+    // Others'
+    Unsupported{"tfs", 1}, Unsupported{"typ_p", 1}, Unsupported{"typical", 1}, Unsupported{"top_a"},
+    Unsupported{"rep_pen", 1}, Unsupported{"encoder_repetition_penalty", 1},
+    Unsupported{"penalty_alpha"}, Unsupported{"epsilon_cutoff"}, Unsupported{"eta_cutoff"},
+    Unsupported{"smoothing_factor"}, Unsupported{"guidance_scale", 1},
+    Unsupported{"negative_prompt"}, Unsupported{"banned_tokens"}, Unsupported{"banned_strings"},
+    // transformers'
+    Unsupported{"do_sample", 1}, Unsupported{"num_beams", 1}, Unsupported{"num_beam_groups", 1},
+    Unsupported{"diversity_penalty"}, Unsupported{"no_repeat_ngram_size"},
+    Unsupported{"bad_words_ids"}, Unsupported{"force_words_ids"}, Unsupported{"suppress_tokens"},
+    Unsupported{"max_new_tokens"}, Unsupported{"min_new_tokens"}, Unsupported{"max_length"},
+    Unsupported{"min_length"}, Unsupported{"num_return_sequences", 1},
+    // Of the other path
+    Unsupported{"best_of", 1}, Unsupported{"echo"}};
 
 using Names = std::span<const std::string_view>;
 
@@ -76,16 +107,16 @@ bool Contains(Names names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// null, false, 0, "", "none", "auto", [] and {}.
-bool AsksForNothing(JsonValue value) {
+// null, `off`, false or true for an `off` of 0 or 1, "", "none", "auto", [] and {}.
+bool AsksForNothing(JsonValue value, double off) {
   switch (value.kind()) {
     case JsonKind::kNull:
       return true;
     case JsonKind::kBool:
-      return !*value.AsBool();
+      return (*value.AsBool() ? 1.0 : 0.0) == off;
     case JsonKind::kInt:
     case JsonKind::kDouble:
-      return *value.AsDouble() == 0;
+      return *value.AsDouble() == off;
     case JsonKind::kString: {
       const std::string_view text = *value.AsString();
       return text.empty() || text == "none" || text == "auto";
@@ -128,8 +159,9 @@ Result<TokenId> BiasedId(JsonValue value) {
 }
 
 // llama.cpp's form: [[id or text, number or false], …]; a text stands for its tokens.
-Status ReadBiasList(const JsonArray& entries, const Tokenizer& tokenizer,
+Status ReadBiasList(const JsonArray& entries, const OpenAiContext& context,
                     SamplingParams& sampling) {
+  const size_t most = context.limits.max_logit_bias;
   for (const JsonValue entry : entries) {
     const auto pair = entry.AsArray();
     if (!pair || pair->size() != 2) {
@@ -144,8 +176,16 @@ Status ReadBiasList(const JsonArray& entries, const Tokenizer& tokenizer,
       sampling.logit_bias.push_back({id, bias});
       continue;
     }
-    const auto ids = BiasedTokens(*what.AsString(), tokenizer);
+    const std::string_view text = *what.AsString();
+    if (text.size() > kMostBadWordBytes) {
+      return BadInput("'logit_bias': a text of {} bytes, expected at most {}", text.size(),
+                      kMostBadWordBytes);
+    }
+    const auto ids = BiasedTokens(text, *context.tokenizer);
     if (!ids) return std::unexpected(ids.error());
+    if (sampling.logit_bias.size() + ids->size() > most) {
+      return BadInput("'logit_bias': more than {} tokens, those of its texts counted", most);
+    }
     for (const TokenId id : *ids) sampling.logit_bias.push_back({id, bias});
   }
   return {};
@@ -164,7 +204,7 @@ Status ReadBias(JsonValue body, const OpenAiContext& context, SamplingParams& sa
     return BadInput("'logit_bias': {} entries, expected at most {}", entries,
                     context.limits.max_logit_bias);
   }
-  if (list) return ReadBiasList(*list, *context.tokenizer, sampling);
+  if (list) return ReadBiasList(*list, context, sampling);
   const JsonObject members = *bias->AsObject();
   for (const auto& [key, value] : members) {
     int id = 0;
@@ -217,8 +257,10 @@ Status CheckMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& cont
     if (Contains(chat ? Names(kOfChat) : Names(kOfCompletions), key)) continue;
     const bool of_tools = key == "tools" || key == "tool_choice";
     if (IsConstraintMember(key) && (chat || !of_tools)) continue;
-    if (Contains(kUnsupported, key) || of_tools) {
-      if (!AsksForNothing(value)) return BadInput("'{}' is not supported", key);
+    const auto* unsupported = std::ranges::find(kUnsupported, key, &Unsupported::name);
+    if (unsupported != kUnsupported.end() || of_tools) {
+      if (!AsksForNothing(value, of_tools ? 0 : unsupported->off))
+        return BadInput("'{}' is not supported", key);
     } else if (key == "modalities") {
       NIBBLE_RETURN_IF_ERROR(CheckModalities(value));
     } else if (context.live) {
@@ -240,6 +282,24 @@ Status CheckMembers(Endpoint endpoint, JsonValue body, const OpenAiContext& cont
   }
   return {};
 }
+
+namespace {
+
+// llama.cpp's name of repetition_penalty.
+Status ReadRepeatPenalty(JsonValue body, SamplingParams& sampling) {
+  const auto given = body.Find("repeat_penalty");
+  if (!given || given->is_null()) return {};
+  const auto value = given->AsDouble();
+  if (!value) return Within("'repeat_penalty'", value.error());
+  const SamplingParams alone{.repetition_penalty = static_cast<float>(*value)};
+  if (!CheckSampling(alone, std::numeric_limits<int>::max())) {
+    return BadInput("'repeat_penalty': {} is no number from 0.000001 to 1000000", *value);
+  }
+  sampling.repetition_penalty = alone.repetition_penalty;
+  return {};
+}
+
+}  // namespace
 
 Status ReadSampling(JsonValue body, const OpenAiContext& context, SamplingParams& sampling) {
   struct Number {
@@ -264,6 +324,7 @@ Status ReadSampling(JsonValue body, const OpenAiContext& context, SamplingParams
     NIBBLE_TRY(const double value, body.GetDoubleOr(number.key, double{*number.value}));
     *number.value = static_cast<float>(value);
   }
+  NIBBLE_RETURN_IF_ERROR(ReadRepeatPenalty(body, sampling));
   struct Count {
     const char* key;
     int* value;
@@ -345,12 +406,17 @@ Status ReadCounts(Endpoint endpoint, JsonValue body, const OpenAiContext& contex
     return BadInput("{} is {}, expected at most {}", request.n > most ? "n" : "best_of", choices,
                     most);
   }
+  if (const int room = context.limits.max_queue; room > 0 && choices > room) {
+    return BadInput("{} is {}, and no more than {} answers may wait (--max-queue)",
+                    request.n > room ? "n" : "best_of", choices, room);
+  }
   // OpenAI's completions end after 16 tokens unless they say otherwise.
   const int limit = context.limits.max_tokens;
   request.max_tokens = context.max_tokens.value_or(endpoint == Endpoint::kCompletions ? 16 : -1);
   if (limit > 0) request.max_tokens = std::min(request.max_tokens, limit);
-  for (const char* key : {"max_tokens", "max_completion_tokens"}) {
-    NIBBLE_RETURN_IF_ERROR(set(key, request.max_tokens));
+  for (const char* key : {"n_predict", "max_tokens", "max_completion_tokens"}) {
+    NIBBLE_TRY(const std::optional<int> given, FindInt(body, key));
+    request.max_tokens = given.value_or(request.max_tokens);
     if (request.max_tokens < -1) {
       return BadInput("{} is {}, expected at least -1", key, request.max_tokens);
     }

@@ -1,6 +1,9 @@
 #include "server/openai_request.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string_view>
 
@@ -37,16 +40,68 @@ Result<std::string> ContentText(JsonValue content) {
   return text;
 }
 
+constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
+                                                    "assistant", "tool",      "function"};
+
+Status CheckRole(JsonValue message) {
+  NIBBLE_TRY(const std::string_view role, message.GetString("role"));
+  if (std::ranges::find(kRoles, role) != kRoles.end()) return {};
+  return BadInput("'role': expected one of {}, found {}", fmt::join(kRoles, ", "), QuoteJson(role));
+}
+
+// Members beside the content that templates write as text.
+Status CheckTexts(JsonValue message) {
+  for (const char* key : {"name", "tool_call_id", "reasoning_content"}) {
+    const auto value = message.Find(key);
+    if (!value || value->is_null() || value->is_string()) continue;
+    return BadInput("'{}': expected a string, found {}", key, JsonKindName(value->kind()));
+  }
+  return {};
+}
+
+Status CheckCall(JsonValue call) {
+  if (!call.is_object()) return BadInput("expected an object, found {}", JsonKindName(call.kind()));
+  NIBBLE_TRY(const JsonValue function, call.Get("function"));
+  if (!function.is_object()) {
+    return BadInput("'function': expected an object, found {}", JsonKindName(function.kind()));
+  }
+  NIBBLE_RETURN_IF_ERROR(function.GetString("name"));
+  NIBBLE_RETURN_IF_ERROR(call.GetStringOr("id", ""));
+  const auto arguments = function.Find("arguments");
+  if (!arguments || arguments->is_null() || arguments->is_object()) return {};
+  if (!arguments->is_string()) {
+    return BadInput("'arguments': expected JSON as a string, found {}",
+                    JsonKindName(arguments->kind()));
+  }
+  const std::string_view text = *arguments->AsString();
+  if (text.empty()) return {};
+  const auto parsed = JsonDocument::Parse(std::string(text));
+  if (!parsed) return Within("'arguments': no JSON", parsed.error());
+  return {};
+}
+
+Status CheckCalls(JsonValue message) {
+  const auto calls = message.Find("tool_calls");
+  if (!calls || calls->is_null()) return {};
+  const auto list = calls->AsArray();
+  if (!list) return Within("'tool_calls'", list.error());
+  int number = 0;
+  for (const JsonValue call : *list) {
+    const Status checked = CheckCall(call);
+    if (!checked) return Within(fmt::format("'tool_calls[{}]'", number), checked.error());
+    ++number;
+  }
+  return {};
+}
+
 // Templates write arguments as JSON values; clients give them as the text they got.
 void ParseArguments(Json& calls) {
-  if (!calls.is_array()) return;
   for (Json& call : calls) {
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
     Json& function = call["function"];
     if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
     const std::string& text = function["arguments"].get_ref<const std::string&>();
-    if (text.size() > (size_t{1} << 20) || !JsonDocument::Parse(text)) continue;
-    Json value = Json::parse(text, nullptr, false);
+    if (text.size() > (size_t{1} << 20)) continue;
+    Json value = text.empty() ? Json::object() : Json::parse(text, nullptr, false);
     if (value.is_object()) function["arguments"] = std::move(value);
   }
 }
@@ -63,8 +118,9 @@ Result<Json> PlainMessages(JsonValue body) {
     if (!message.is_object()) {
       return BadInput("{}: expected an object, found {}", place, JsonKindName(message.kind()));
     }
-    const auto role = message.GetString("role");
-    if (!role) return Within(place, role.error());
+    for (const auto check : {CheckRole, CheckTexts, CheckCalls}) {
+      if (const Status checked = check(message); !checked) return Within(place, checked.error());
+    }
     Json copy = Json::parse(message.ToString(), nullptr, false);
     const auto content = message.Find("content");
     const bool calls = copy.contains("tool_calls") && !copy["tool_calls"].empty();
@@ -155,7 +211,8 @@ Json WithoutTurns(const Json& messages, size_t first, size_t end) {
 Result<Prompts> DropTurns(JsonValue body, const Json& messages, const OpenAiContext& context,
                           const std::string& tools, OpenAiRequest& out) {
   const int context_tokens = context.limits.max_context;
-  const int answer = out.request.max_tokens >= 0 ? out.request.max_tokens : context_tokens / 4;
+  const bool given = out.asks_tokens && out.request.max_tokens >= 0;
+  const int answer = given ? out.request.max_tokens : context_tokens / 4;
   const std::vector<size_t> turns = TurnsOf(messages);
   const auto without = [&](size_t dropped) -> Result<Prompts> {
     const size_t end = dropped == 0 ? 0 : turns[dropped];
@@ -286,7 +343,8 @@ ApiResult<void> CheckLengths(const OpenAiRequest& out, const Prompts& prompts,
   const int max_context = context.limits.max_context;
   if (max_context <= 0) return {};
   const bool chat = out.endpoint == Endpoint::kChatCompletions;
-  const int answer = std::max(out.request.max_tokens, out.request.max_tokens == 0 ? 0 : 1);
+  const int asked = out.asks_tokens ? out.request.max_tokens : std::min(out.request.max_tokens, 1);
+  const int answer = std::max(asked, asked == 0 ? 0 : 1);
   for (const std::vector<TokenId>& ids : prompts.ids) {
     if (ids.size() + static_cast<size_t>(answer) <= static_cast<size_t>(max_context)) continue;
     return std::unexpected(ApiError{
@@ -296,7 +354,7 @@ ApiResult<void> CheckLengths(const OpenAiRequest& out, const Prompts& prompts,
                                "answer together; the prompt has {}{} and the answer {} {}",
                                max_context, ids.size() > MostCounted(context) ? "more than " : "",
                                std::min(ids.size(), MostCounted(context)),
-                               out.request.max_tokens < 0 ? "needs" : "asks for", answer),
+                               out.asks_tokens && asked >= 0 ? "asks for" : "needs", answer),
         .param = chat ? "messages" : "prompt",
         .code = "context_length_exceeded"});
   }
@@ -346,6 +404,10 @@ Result<OpenAiRequest> ReadMembers(Endpoint endpoint, JsonValue body, const OpenA
   NIBBLE_RETURN_IF_ERROR(ReadStops(body, context.limits, request));
   NIBBLE_RETURN_IF_ERROR(ReadLogprobs(endpoint, body, context.limits, request));
   NIBBLE_RETURN_IF_ERROR(ReadCounts(endpoint, body, context, request));
+  for (const char* key : {"n_predict", "max_tokens", "max_completion_tokens"}) {
+    const auto given = body.Find(key);
+    out.asks_tokens = out.asks_tokens || (given && !given->is_null());
+  }
   if (context.live) NIBBLE_RETURN_IF_ERROR(ReadDelivery(endpoint, body, out));
   if (endpoint == Endpoint::kChatCompletions) {
     NIBBLE_RETURN_IF_ERROR(ReadChat(body, context, out));

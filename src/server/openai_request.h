@@ -34,6 +34,7 @@ struct OpenAiRequest {
   std::optional<grammar::ToolSyntax> tools;  // chat: how calls are written, where there are tools
   bool drop_turns = false;                   // chat: the oldest turns go when they do not fit
   int dropped_messages = 0;
+  bool asks_tokens = false;          // max_tokens is the body's own, not what is usual
   bool echo = false;                 // completions: the prompt is part of the text
   std::vector<std::string> ignored;  // members that nobody knows, for a warning
   std::string prompt_text;           // as rendered, for --log-prompts; empty where ids were given
@@ -44,6 +45,7 @@ struct OpenAiLimits {
   int max_context = 0;             // tokens of prompt and answer; 0: the engine sees to it
   int max_tokens = 0;              // tokens of an answer; 0: up to the context
   int max_choices = kMostChoices;  // n, and n times the number of prompts
+  int max_queue = 0;               // answers of one prompt, which wait together; 0: the engine's
   int max_logprobs = kMostLogprobs;
   size_t max_stops = kMostStops;
   size_t max_logit_bias = 65536;  // entries
@@ -58,6 +60,9 @@ struct OpenAiContext {
   std::optional<int> max_tokens = {};  // the same
   OpenAiLimits limits = {};
   Constraints* constraints = nullptr;  // none: answers cannot be constrained
+  // Where given, nothing is compiled, which may take seconds: it becomes true, and the request an
+  // error, where the constraint is not at hand.
+  bool* constraint_is_missing = nullptr;
   // A server's: streams, echoes, takes several prompts, and ignores members that nobody knows, with
   // a warning. Else these are refused.
   bool live = false;

@@ -38,11 +38,10 @@ struct TokenSpans {
 };
 
 void AddCompletionLogprob(const Tokenizer& tokenizer, const TokenEvent& token, bool known,
-                          size_t& offset, Json& out) {
-  const std::string text(tokenizer.Bytes(token.id));
-  out["tokens"].push_back(text);
-  out["text_offset"].push_back(offset);
-  offset += text.size();
+                          TextOffset& offset, Json& out) {
+  out["tokens"].push_back(tokenizer.Bytes(token.id));
+  out["text_offset"].push_back(offset.characters());
+  offset.Add(token.id);
   if (!known) {
     out["token_logprobs"].push_back(nullptr);
     out["top_logprobs"].push_back(nullptr);
@@ -57,7 +56,7 @@ void AddCompletionLogprob(const Tokenizer& tokenizer, const TokenEvent& token, b
   out["top_logprobs"].push_back(std::move(top));
 }
 
-Json CompletionLogprobs(const Tokenizer& tokenizer, const TokenSpans& spans, size_t& offset) {
+Json CompletionLogprobs(const Tokenizer& tokenizer, const TokenSpans& spans, TextOffset& offset) {
   Json out;
   for (const char* key : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
     out[key] = Json::array();
@@ -130,7 +129,7 @@ Json Choice(const OpenAiRequest& request, const std::string& id, const Tokenizer
   } else {
     out["text"] = prompt.echo + answer.text;
   }
-  size_t offset = 0;
+  TextOffset offset(tokenizer, !prompt.echo.empty());
   if (request.request.logprobs < 0) {
     out["logprobs"] = nullptr;
   } else {
@@ -143,6 +142,12 @@ Json Choice(const OpenAiRequest& request, const std::string& id, const Tokenizer
 }
 
 }  // namespace
+
+void TextOffset::Add(TokenId id) {
+  for (const char byte : text_.Add(id)) {
+    characters_ += (static_cast<unsigned char>(byte) & 0xC0) != 0x80 ? 1 : 0;
+  }
+}
 
 void TokenCounts::Add(int choice, const Usage& usage) {
   generated += usage.generated_tokens;
@@ -303,6 +308,13 @@ ReasoningSplitter::Parts ChunkWriter::Split(int index, std::string_view text, bo
   return parts;
 }
 
+TextOffset& ChunkWriter::OffsetOf(int index, bool echo) {
+  const auto at = static_cast<size_t>(index);
+  if (offsets_.size() <= at) offsets_.resize(at + 1);
+  if (!offsets_[at]) offsets_[at].emplace(tokenizer_, echo);
+  return *offsets_[at];
+}
+
 std::string ChunkWriter::First(int index, const PromptAnswers& echo) {
   if (chat_) {
     return head_ + "{\"index\":" + std::to_string(index) +
@@ -311,10 +323,7 @@ std::string ChunkWriter::First(int index, const PromptAnswers& echo) {
   }
   if (echo.echo.empty()) return "";
   if (!logprobs_) return Chunk(index, echo.echo, nullptr, "");
-  if (offsets_.size() <= static_cast<size_t>(index))
-    offsets_.resize(static_cast<size_t>(index) + 1);
-  const Json logprobs =
-      CompletionLogprobs(tokenizer_, {echo.prompt, {}}, offsets_[static_cast<size_t>(index)]);
+  const Json logprobs = CompletionLogprobs(tokenizer_, {echo.prompt, {}}, OffsetOf(index, true));
   return Chunk(index, echo.echo, &logprobs, "");
 }
 
@@ -327,10 +336,8 @@ std::string ChunkWriter::Token(int index, const TokenEvent& token) {
     return Chunk(index, token.text, nullptr, "");
   }
   const std::span one(&token, 1);
-  const auto at = static_cast<size_t>(index);
-  if (offsets_.size() <= at) offsets_.resize(at + 1);
   const Json logprobs = chat_ ? ChatLogprobs(tokenizer_, one)
-                              : CompletionLogprobs(tokenizer_, {{}, one}, offsets_[at]);
+                              : CompletionLogprobs(tokenizer_, {{}, one}, OffsetOf(index, false));
   if (reasoning_ || tools_) {
     return TextChunks(index, Split(index, token.text, false), false, &logprobs);
   }

@@ -52,6 +52,19 @@ struct TokenCounts {
 };
 Json UsageJson(const TokenCounts& counts, bool live);
 
+// Where tokens begin in the text of a completion, in characters: those that are complete before it.
+class TextOffset {
+ public:
+  // echo: the text begins with its prompt.
+  TextOffset(const Tokenizer& tokenizer, bool echo) : text_(tokenizer, {.at_start = echo}) {}
+  size_t characters() const { return characters_; }
+  void Add(TokenId id);
+
+ private:
+  StreamingDetokenizer text_;
+  size_t characters_ = 0;
+};
+
 // The chunks of a streamed response, each a whole server-sent event.
 class ChunkWriter {
  public:
@@ -75,6 +88,7 @@ class ChunkWriter {
   // A chat's: its reasoning and its text have a chunk each.
   std::string ChatChunks(int index, const ReasoningSplitter::Parts& parts,
                          const Json* logprobs) const;
+  TextOffset& OffsetOf(int index, bool echo);
   ReasoningSplitter::Parts Split(int index, std::string_view text, bool end);
 
   bool chat_;
@@ -83,7 +97,7 @@ class ChunkWriter {
   std::string head_;  // up to the choice's index
   std::string tail_;  // behind the choices
   const Tokenizer& tokenizer_;
-  std::vector<size_t> offsets_;  // per choice: characters of the tokens so far
+  std::vector<std::optional<TextOffset>> offsets_;  // per choice, of completions
   std::optional<ReasoningMarks> reasoning_;
   std::vector<ReasoningSplitter> splitters_;  // per choice, where there is reasoning
   std::optional<grammar::ToolSyntax> tools_;

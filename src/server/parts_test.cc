@@ -19,10 +19,13 @@ TEST(AccessKeysTest, FindsNamesAndTellsNoKeys) {
   EXPECT_TRUE(keys.Add("c2VjcmV0=="));
   EXPECT_EQ(keys.Find("one"), "alice");
   EXPECT_EQ(keys.Find("c2VjcmV0=="), "key2");
+  EXPECT_TRUE(keys.Add("c2VjcmV0IG9mIGEgbG8="));
+  EXPECT_EQ(keys.Find("c2VjcmV0IG9mIGEgbG8="), "key3");
   for (const char* wrong : {"", "on", "onee", "alice=one", "One", "c2VjcmV0="}) {
     EXPECT_FALSE(keys.Find(wrong)) << wrong;
   }
-  for (const char* bad : {"", "=x", "bob=one", "alice=two", "with blank", "bob=caf\xc3\xa9"}) {
+  for (const char* bad :
+       {"", "=x", "=", "admin=", "carol=one", "alice=two", "with blank", "carol=caf\xc3\xa9"}) {
     const Status added = keys.Add(bad);
     ASSERT_FALSE(added) << bad;
     EXPECT_EQ(added.error().message.find("one"), std::string::npos);

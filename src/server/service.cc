@@ -42,6 +42,7 @@ constexpr std::array kRoutes = {
 };
 constexpr std::string_view kModelPath = "/v1/models/";
 constexpr double kSampleS = 1;
+constexpr size_t kMostFieldNames = 2048;         // bytes of those that a preflight asks for
 constexpr size_t kLongBody = size_t{128} << 10;  // takes some ten milliseconds to cut into tokens
 constexpr size_t kLargeBody = size_t{1} << 20;
 constexpr double kRecentS = 10;  // of the latencies of /status
@@ -68,6 +69,15 @@ std::string_view PresentedKey(const HttpRequest& request) {
     return header.substr(7);
   }
   return request.Header("x-api-key");
+}
+
+// "content-type, x-stainless-os": names of header fields, which are tokens (RFC 9110, 5.6.2).
+bool IsFieldNames(std::string_view text) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~, ";
+  return !text.empty() && text.size() <= kMostFieldNames && std::ranges::all_of(text, [&](char c) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    return letter || kMarks.find(c) != kMarks.npos;
+  });
 }
 
 // The last steps and what each computed, newest last.
@@ -227,8 +237,10 @@ HttpResponse Service::Options(const HttpRequest& request) {
   response.headers.emplace_back("Allow", MethodsOf(*route));
   if (!options_.cors_origin.empty()) {
     response.headers.emplace_back("Access-Control-Allow-Methods", MethodsOf(*route));
-    response.headers.emplace_back("Access-Control-Allow-Headers",
-                                  "Authorization, Content-Type, X-Api-Key, X-Request-Id");
+    const std::string_view wanted = request.Header("access-control-request-headers");
+    response.headers.emplace_back(
+        "Access-Control-Allow-Headers",
+        IsFieldNames(wanted) ? wanted : "Authorization, Content-Type, X-Api-Key, X-Request-Id");
     response.headers.emplace_back("Access-Control-Max-Age", "600");
   }
   return response;
@@ -467,8 +479,10 @@ void Service::Handle(HttpRequest request, std::shared_ptr<Responder> responder) 
   asked->responder = Handed(server_, std::move(responder));
   ++asked_;
   const size_t size = asked->http.body.size();
-  auto answer = [this, size, asked = std::move(asked)]() mutable {
-    Answer(*asked);
+  auto answer = [this, workers = workers_.get(), size, asked = std::move(asked)]() mutable {
+    if (!Answer(*asked, false)) {
+      workers->Add([this, asked] { Answer(*asked, true); }, true);
+    }
     asked.reset();
     if (size >= kLargeBody)
       malloc_trim(0);  // the allocator keeps some hundred megabytes of them else
@@ -506,12 +520,15 @@ ApiResult<Json> Service::Transform(const Asked& asked) const {
   return AnswerText(asked.facts.path, asked.http.body, asked.context);
 }
 
-// Whatever happens, the count of those on their way goes down.
-void Service::Answer(Asked& asked) {
+// Where it answers, the count of those on their way goes down, whatever happens.
+bool Service::Answer(Asked& asked, bool may_compile) {
   const std::string path = asked.facts.path;
   const std::shared_ptr<Responder> responder = asked.responder;
   if (path.starts_with("/v1/")) {
+    bool missing = false;
+    asked.context.constraint_is_missing = may_compile ? nullptr : &missing;
     auto job = MakeJob(asked);
+    if (missing) return false;
     server_->Post([this, job, responder, path] {
       --asked_;
       if (job) {
@@ -520,7 +537,7 @@ void Service::Answer(Asked& asked) {
         SendError(*responder, job.error(), path);
       }
     });
-    return;
+    return true;
   }
   auto json = Transform(asked);
   server_->Post([this, json = std::move(json), responder, path] {
@@ -531,6 +548,7 @@ void Service::Answer(Asked& asked) {
       SendError(*responder, json.error(), path);
     }
   });
+  return true;
 }
 
 void Service::Begin(const std::shared_ptr<GenerationJob>& job) {

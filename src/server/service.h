@@ -93,7 +93,8 @@ class Service : public HttpHandler {
   // On a worker.
   ApiResult<Json> Transform(const Asked& asked) const;
   ApiResult<std::shared_ptr<GenerationJob>> MakeJob(Asked& asked) const;
-  void Answer(Asked& asked);
+  // False: not yet, for a constraint would have to be compiled.
+  bool Answer(Asked& asked, bool may_compile);
 
   // For GET: on a worker, what takes longer than a moment.
   void AnswerLater(const std::string& path, std::shared_ptr<Responder> responder);

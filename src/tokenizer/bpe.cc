@@ -60,7 +60,7 @@ class MergeBpe final : public TokenModel {
   bool accepts_any_bytes() const override { return options_.bytes; }
 
   bool SurelyMore(std::string_view piece, size_t most) const override {
-    if (!plain_bytes_) return false;
+    if (!plain_bytes_) return SurelyMoreOfCharacters(piece, most);
     return reach_.SurelyMore(piece, most, [&](uint8_t byte) { return byte_ids_[byte] < 0; });
   }
 
@@ -74,6 +74,19 @@ class MergeBpe final : public TokenModel {
   }
 
  private:
+  // Known characters join into nothing but tokens.
+  bool SurelyMoreOfCharacters(std::string_view piece, size_t most) const {
+    if (!options_.continuing_prefix.empty() || !options_.end_of_word_suffix.empty()) return false;
+    const auto covered = reach_.Covered(piece, most);
+    if (!covered) return false;
+    for (size_t i = 0; i < *covered;) {
+      const uint32_t n = options_.bytes ? 1 : DecodeUtf8Safely(piece, i).length;
+      if (index_.Find(piece.substr(i, n)) < 0) return false;
+      i += n;
+    }
+    return true;
+  }
+
   Status Compute(std::string_view piece, bpe::Workspace& work, std::vector<TokenId>& out) const {
     if (options_.whole_piece) {
       if (const int32_t id = index_.Find(piece); id >= 0) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -30,10 +31,18 @@ class TokenReach {
   // that nothing is certain where one is.
   template <class IsLeftOut>
   bool SurelyMore(std::string_view text, size_t most, IsLeftOut&& is_left_out) const {
+    const std::optional<size_t> covered = Covered(text, most);
+    return covered && std::ranges::none_of(text.substr(0, *covered), [&](char c) {
+             return is_left_out(static_cast<uint8_t>(c));
+           });
+  }
+
+  // The bytes that most + 1 tokens cover at most, where `most` cannot cover the text; else nothing.
+  std::optional<size_t> Covered(std::string_view text, size_t most) const {
     size_t reach = 0;  // that so many tokens cover at most
     size_t next = 0;   // bytes before it were looked at
     for (size_t tokens = 0; tokens <= most; ++tokens) {
-      if (reach >= text.size()) return false;
+      if (reach >= text.size()) return std::nullopt;
       size_t farther = reach;
       for (; next <= reach; ++next) {
         const bool last = next + 1 == text.size();
@@ -41,8 +50,7 @@ class TokenReach {
       }
       reach = farther;
     }
-    return std::ranges::none_of(text.substr(0, reach),
-                                [&](char c) { return is_left_out(static_cast<uint8_t>(c)); });
+    return reach;
   }
 
  private:

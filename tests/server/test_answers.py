@@ -2,10 +2,15 @@
 
 import json
 import math
+import os
+import pathlib
 import unittest
 
 from server_support import TEMPLATE, ServerTest, events
 
+SMOLLM2 = pathlib.Path(os.environ.get("NIBBLE_MODELS")
+                       or pathlib.Path.home() / ".cache/nibble/models",
+                       "SmolLM2-135M-Instruct.Q4_1.gguf")
 SAMPLED = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 11}
 
 
@@ -189,6 +194,12 @@ class Completions(ServerTest):
         text = self.server.complete("ROMEO:", max_tokens=40, temperature=0,
                                     logit_bias=[["aeiou", False]]).json["choices"][0]["text"]
         self.assertEqual(set(text) & set("aeiou"), set())
+        self.assert_error(self.server.complete("a", logit_bias=[["a" * 1001, 1]]), 400,
+                          "logit_bias", "1001 bytes")
+        # The tokens of texts count.
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        self.assert_error(self.server.complete("a", logit_bias=[[letters, 1]] * 40), 400,
+                          "logit_bias", "1024")
         every = {str(i): -100 for i in range(65)}
         self.assert_error(self.server.complete("a", logit_bias=every), 400, "logit_bias", "forbidden")
 
@@ -214,6 +225,34 @@ class Completions(ServerTest):
         for other in ("xtc_probability", "dynatemp_range", "top_n_sigma"):
             refused = self.server.complete("a", mirostat=2, **{other: 0.5})
             self.assert_error(refused, 400, "mirostat", other)
+        # llama.cpp's names.
+        self.assertEqual(ask(temperature=1, repeat_penalty=1.5),
+                         ask(temperature=1, repetition_penalty=1.5))
+        self.assertNotEqual(ask(temperature=1, repeat_penalty=1.5), plain)
+        answer = self.server.complete("ROMEO:", n_predict=3, temperature=0)
+        self.assertEqual(answer.json["usage"]["completion_tokens"], 3)
+
+    def test_samplers_that_nobody_has_are_refused(self):
+        for key, off, wanted in (("allowed_token_ids", [], [1]), ("no_repeat_ngram_size", 0, 2),
+                                 ("num_beams", 1, 4), ("length_penalty", 1, 0.5), ("top_a", 0, 0.1),
+                                 ("tfs", 1, 0.9), ("tfs_z", 1.0, 0.9), ("typ_p", 1, 0.5),
+                                 ("samplers", [], ["top_k"]), ("repeat_last_n", 64, 10),
+                                 ("do_sample", True, False), ("num_beams", 1, "many"),
+                                 ("skip_special_tokens", True, False), ("suppress_tokens", None, [1]),
+                                 ("min_keep", 0, 1), ("penalty_alpha", 0, 0.6)):
+            with self.subTest(key=key):
+                self.assert_error(self.server.complete("a", max_tokens=1, **{key: wanted}), 400, key)
+                self.assertEqual(self.server.complete("a", max_tokens=1, **{key: off}).status, 200)
+        for wrong in ("high", 0, -1, 1e30, [1]):
+            self.assert_error(self.server.complete("a", repeat_penalty=wrong), 400, "repeat_penalty")
+        self.assert_error(self.server.complete("a", n_predict="x"), 400, "n_predict")
+
+    def test_what_is_usual_is_not_asked_for(self):
+        # Sixteen tokens, or as many as there is room for.
+        answer = self.server.complete("x" * 250, temperature=0, ignore_eos=True)
+        self.assertEqual(answer.json["usage"]["completion_tokens"], 6)
+        self.assert_error(self.server.complete("x" * 250, max_tokens=16), 400, "prompt",
+                          code="context_length_exceeded")
 
     def test_metrics(self):
         before = self.server.get("/metrics").body.decode()
@@ -230,6 +269,28 @@ class Completions(ServerTest):
                            ("request_generation_tokens_sum", 7)):
             self.assertEqual(value(after, name) - value(before, name), more, name)
         self.assertGreater(value(after, "decode_weight_bytes_total"), 0)
+
+
+@unittest.skipUnless(SMOLLM2.exists(), "SmolLM2 has not been pulled")
+class Characters(ServerTest):
+    model = SMOLLM2
+    arguments = ("--ctx", 128, "--max-seqs", 2)
+
+    def test_text_offsets_count_characters(self):
+        text = "Grüße, 日本 🙂 a\u0301!"
+        fields = {"max_tokens": 3, "temperature": 0, "echo": True, "logprobs": 0}
+        whole = self.server.complete(text, **fields).json["choices"][0]
+        offsets = whole["logprobs"]["text_offset"]
+        ids = self.server.post("/tokenize", {"prompt": text}).json["tokens"]
+        pieces = [self.server.post("/detokenize", {"tokens": ids[:i]}).json["content"]
+                  for i in range(len(ids))]
+        # What is not yet a character is none.
+        self.assertEqual(offsets[:len(ids)], [len(p.rstrip("\ufffd")) for p in pieces])
+        self.assertEqual(offsets[len(ids)], len(text))
+        self.assertGreater(len(text.encode()), len(text) + 9)
+        chunks = events(self.server.complete(text, stream=True, **fields))
+        self.assertEqual([o for c in chunks if c["choices"][0]["logprobs"]
+                          for o in c["choices"][0]["logprobs"]["text_offset"]], offsets)
 
 
 class Chat(ServerTest):
@@ -279,6 +340,25 @@ class Chat(ServerTest):
                   "messages[1]"),
                  ([{"role": "user", "content": [{"type": "audio"}]}], "messages[0]"),
                  ([{"role": "user", "content": ["a"]}], "messages[0]")]
+        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        for word, more in (("role", {"role": "alien"}), ("name", {"name": 1}),
+                           ("tool_call_id", {"tool_call_id": 1}), ("tool_calls", {"tool_calls": 1}),
+                           ("tool_calls[0]", {"tool_calls": [1]}),
+                           ("tool_calls[1]", {"tool_calls": [call, {"id": "2"}]}),
+                           ("function", {"tool_calls": [{"function": 1}]}),
+                           ("name", {"tool_calls": [{"function": {"name": 1}}]}),
+                           ("id", {"tool_calls": [call | {"id": 1}]}),
+                           ("arguments", {"tool_calls": [{"function": {"name": "f",
+                                                                       "arguments": "{"}}]}),
+                           ("arguments", {"tool_calls": [{"function": {"name": "f",
+                                                                       "arguments": 1}}]})):
+            with self.subTest(more=more):
+                message = {"role": "assistant", "content": "a"} | more
+                for path in ("/v1/chat/completions", "/apply-template"):
+                    answer = self.server.post(path, {"messages": [message]})
+                    self.assert_error(answer, 400, "messages[0]", f"'{word}'")
+        message = {"role": "assistant", "content": "a", "name": "b", "tool_calls": [call]}
+        self.assertEqual(self.server.post("/apply-template", {"messages": [message]}).status, 200)
         for messages, param in wrong:
             with self.subTest(messages=messages):
                 answer = self.server.post("/v1/chat/completions", {"messages": messages})

@@ -83,6 +83,13 @@ class Letters(ServerTest):
                 ("structured_outputs", {"xml": "a"}, "xml")):
             answer = self.server.complete("a", max_tokens=1, **{key: value})
             self.assert_error(answer, 400, key, word)
+        # Nothing asked for is no form that is kept.
+        for key, value in (("grammar", ""), ("guided_grammar", ""), ("structured_outputs", {}),
+                           ("structured_outputs", {"json_object": False}),
+                           ("structured_outputs", {"grammar": ""}), ("guided_json", ""),
+                           ("guided_regex", ""), ("structured_outputs", {"regex": ""}),
+                           ("json_schema", "")):
+            self.assert_error(self.server.complete("a", max_tokens=1, **{key: value}), 400, key)
         answer = self.server.complete("a", max_tokens=1, guided_regex="a", grammar='root ::= "a"')
         self.assert_error(answer, 400, "grammar", "guided_regex")
         answer = self.server.complete("a", max_tokens=1, guided_regex="a", ignore_eos=True)
@@ -94,6 +101,13 @@ class Letters(ServerTest):
                                     "a": {"type": "array", "uniqueItems": True}}}}}],
                              "'uniqueItems'")):
             self.assert_error(self.server.chat("a", max_tokens=1, tools=tools), 400, "tools", word)
+        for choice in ("auto", "required"):
+            answer = self.server.chat("a", max_tokens=1, tools=[CLOCK], tool_choice=choice,
+                                      response_format={"type": "json_object"})
+            self.assert_error(answer, 400, "response_format", "tools")
+            answer = self.server.chat("a", max_tokens=1, tools=[CLOCK], tool_choice=choice,
+                                      guided_regex="a")
+            self.assert_error(answer, 400, "guided_regex", "tools")
         for choice in ("sometimes", {"type": "function", "function": {"name": "other"}}):
             answer = self.server.chat("a", max_tokens=1, tools=[CLOCK], tool_choice=choice)
             self.assert_error(answer, 400, "tool_choice")

@@ -29,7 +29,7 @@ VALUES += [json.dumps(["a"] * 17), json.dumps("x" * 5000), json.dumps([[1]] * 17
 KINDS = {"string": str, "boolean": bool, "object": dict, "array": list}
 # Right by their description alone, refused for what they say.
 REFUSED_BESIDES = {"model", "prompt", "stop", "logit_bias", "messages", "tokens", "max_tokens",
-                   "max_completion_tokens", "response_format", "json_schema", "grammar", "guided_json",
+                   "max_completion_tokens", "n_predict", "response_format", "json_schema", "grammar", "guided_json",
                    "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "tools",
                    "tool_choice"}
 

@@ -87,6 +87,12 @@ class Http(ServerTest):
         flood = (GET + b"\r\n") * 3000 + GET + b"Connection: close\r\n\r\n"
         self.assertEqual(self.talk(flood, end=False).count(b'{"status":"ok"}'), 3001)
 
+    def test_empty_lines_before_a_request(self):
+        body = post_bytes("/v1/completions", {"prompt": "a", "max_tokens": 1})
+        data = self.talk(b"\r\n" + body + b"\r\n\r\n" + GET + b"Connection: close\r\n\r\n",
+                         end=False)
+        self.assertEqual(data.count(b"HTTP/1.1 200 OK"), 2, data)
+
     def test_http_1_0(self):
         answer = self.talk(b"GET /health HTTP/1.0\r\n\r\n", end=False)
         self.assertTrue(answer.startswith(b"HTTP/1.1 200 OK"))
@@ -214,6 +220,18 @@ class Limits(ServerTest):
         self.assertIn("Authorization", answer.headers["access-control-allow-headers"])
         self.assertEqual(self.server.get("/health").headers["access-control-allow-origin"],
                          "https://a.example")
+
+    def test_a_preflight_gets_the_headers_it_asks_for(self):
+        def allowed(names):
+            answer = self.server.request("OPTIONS", "/v1/chat/completions", headers={
+                "Origin": "https://a.example", "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": names})
+            return answer.headers["access-control-allow-headers"]
+        names = "authorization,content-type, x-stainless-os, x-stainless-retry-count"
+        self.assertEqual(allowed(names), names)
+        for wrong in ("a(b)", "a;b", "x" * 3000):
+            self.assertNotIn(wrong, allowed(wrong))
+            self.assertIn("Authorization", allowed(wrong))
 
     def test_prefix(self):
         self.assertIn("vllm:num_requests_running{", self.server.get("/metrics").body.decode())

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -96,6 +97,21 @@ class Busy(ServerTest):
         self.assertLess(self.server.get("/health").status, 300)
         text = self.server.get("/metrics").body.decode()
         self.assertIn('requests_refused_total{model_name="long",reason="queue_full"}', text)
+
+    def test_more_answers_than_ever_wait(self):
+        self.assert_error(self.server.complete("ROMEO:", n=4), 400, "n", "--max-queue")
+        answer = self.server.complete("ROMEO:", n=1, best_of=4)
+        self.assert_error(answer, 400, "best_of", "--max-queue")
+
+    def test_who_goes_is_logged_with_its_tokens(self):
+        client = self.ask(prompt="JULIET:" * 10, stream=True, n=2)
+        data = b""
+        while data.count(b"data: ") < 10:
+            data += client.recv(1000)
+        client.close()
+        line = r"status=499 .*prompt_tokens=70 .*generated_tokens=(\d+) "
+        wait_for(lambda: re.search(line, self.server.log), "the line of one that is gone")
+        self.assertGreaterEqual(int(re.search(line, self.server.log).group(1)), 10)
 
     def test_too_many_queued_tokens(self):
         for _ in range(2):
@@ -227,6 +243,9 @@ class Life(unittest.TestCase):
         for arguments, words in ((("--host", "no.such.host.invalid"), "--host"),
                                  (("--api-key", "a=b", "--api-key", "a=c"), "twice"),
                                  (("--api-key", "with blank"), "blanks"),
+                                 (("--api-key", "admin="), "empty"),
+                                 (("--api-key", ""), "empty"), (("--host", ""), "--host"),
+                                 (("--alias", ""), "--alias"),
                                  (("--api-key-file", self.folder / "none"), "none"),
                                  (("--max-body", "large"), "--max-body"),
                                  (("--max-queue", "0"), "--max-queue")):
@@ -243,6 +262,8 @@ class Life(unittest.TestCase):
         self.assertEqual(server.status()["memory"]["max_context"], 128)
         local = self.start("--log-json", "--log-prompts")
         wait_for(lambda: f"ssh -L {local.port}:127.0.0.1:{local.port}" in local.log, "ssh -L")
+        other = self.start("--host", "127.0.0.2", wait=False)
+        wait_for(lambda: f"ssh -L {other.port}:127.0.0.2:{other.port}" in other.log, "ssh -L")
         self.assertEqual(local.complete("a secret question", max_tokens=2).status, 200)
         self.assertEqual(local.complete("a secret", n=0).status, 400)
         wait_for(lambda: '"event":"refused"' in local.log, "two log lines")

@@ -158,7 +158,7 @@ export function liveView(root: HTMLElement): () => void {
       fill(strip, h("h3", {}, "The step's batch"), emptyView("No step was run yet",
         "Ask something in Chat, or from a terminal:",
         `curl ${location.origin}/v1/${status.chat ? "chat/completions" : "completions"} -H 'Content-Type: application/json' -d '${
-          status.chat ? '{"messages":[{"role":"user","content":"Why is the sky blue?"}]}' : '{"prompt":"Once upon a time","max_tokens":50}'}'`));
+          status.chat ? '{"messages":[{"role":"user","content":"Why is the sky blue?"}],"max_tokens":100}' : '{"prompt":"Once upon a time","max_tokens":50}'}'`));
     }
     drawPages(pages, status);
     drawMemory(memory, status);

@@ -1,7 +1,7 @@
 // Markdown of an answer as nodes. What a model says is not to be trusted: DOMPurify keeps a short
 // list of tags, nothing is loaded from anywhere, and the page's policy forbids the rest again.
 import DOMPurify from "dompurify";
-import { marked } from "marked";
+import { Lexer, marked, type Token } from "marked";
 import { copyText, h } from "./dom";
 
 const escaped = (text: string): string =>
@@ -12,6 +12,32 @@ marked.use({ gfm: true, breaks: true, renderer: {
   image: ({ raw }) => escaped(raw),
 } });
 
+// Cutting text at its marks takes time with the cube of their number where none of them is closed.
+// A paragraph with more of them than prose has is shown as it was said, and so is a text whose
+// quotes or lists lie deeper in one another than anybody reads.
+const mark = /[*_~`[\]<!\\]/g;
+const mostMarks = 120;
+const mostMarkedLength = 400_000; // marks times characters
+const tooDeep = /^(?:[ \t]*(?:>|[-*+][ \t]|\d{1,9}[.)][ \t])){17}/m;
+
+class BoundedLexer extends Lexer {
+  override inlineTokens(text: string, tokens: Token[] = []): Token[] {
+    const marks = text.match(mark)?.length ?? 0;
+    if (marks <= mostMarks && marks * text.length <= mostMarkedLength) return super.inlineTokens(text, tokens);
+    tokens.push({ type: "text", raw: text, text, escaped: false });
+    return tokens;
+  }
+}
+
+function htmlOf(text: string): string {
+  if (!tooDeep.test(text)) {
+    try {
+      return marked.parser(new BoundedLexer(marked.defaults).lex(text));
+    } catch { /* lists that go on and on: more of them in one another than the stack holds */ }
+  }
+  return `<pre>${escaped(text)}</pre>`;
+}
+
 const allowed = {
   ALLOWED_TAGS: ["p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote",
     "pre", "code", "em", "strong", "del", "a", "table", "thead", "tbody", "tr", "th", "td"],
@@ -21,8 +47,7 @@ const allowed = {
 } as const;
 
 export function renderMarkdown(text: string): DocumentFragment {
-  const html = marked.parse(text, { async: false });
-  const nodes = DOMPurify.sanitize(html, allowed as never) as unknown as DocumentFragment;
+  const nodes = DOMPurify.sanitize(htmlOf(text), allowed as never) as unknown as DocumentFragment;
   for (const link of nodes.querySelectorAll("a")) {
     link.target = "_blank";
     link.rel = "noopener noreferrer";

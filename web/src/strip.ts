@@ -5,9 +5,9 @@ import type { Span, Step } from "./status";
 
 const colours = 8;
 
-// The same request has the same colour in every step.
+// The same request has the same colour in every step, and so have all of its answers.
 export function colourOf(span: Span): string {
-  return `r${(span.request * 3 + span.choice) % colours}`;
+  return `r${(span.request * 3) % colours}`;
 }
 
 function spanText(span: Span): string {

@@ -123,6 +123,59 @@ test("what a model says is never run", async () => {
   await close();
 });
 
+test("marks without end are shown as they were said", async () => {
+  const { page, wrong, close } = await openPage(browser, server.url);
+  let text = "";
+  await page.route("**/v1/chat/completions", (route) => route.fulfill({ contentType: "text/event-stream",
+    body: `data: ${JSON.stringify({ choices: [{ delta: { content: text }, finish_reason: "stop" }] })}\n\ndata: [DONE]\n\n` }));
+  await page.goto(`${server.url}/`);
+  // Each took the page minutes, or its stack, once.
+  for (const one of ["[x](", "[a](<b", "[a](b(", "*a ", "_a ", "*[a](", "> ", "1. ", "> - "]) {
+    text = one.repeat(4000);
+    await page.reload();
+    await ask(page, "Go on");
+    assert.ok((await page.locator(".message.assistant .prose").innerText()).includes(text.slice(0, 1000).trim()), one);
+  }
+  text = "Some **bold** words.\n\n" + "[x](".repeat(2000) + "\n\n- a [link](https://example.org/)";
+  await page.reload();
+  await ask(page, "And now");
+  assert.equal(await page.locator(".message.assistant .prose strong").innerText(), "bold");
+  assert.equal(await page.locator(".message.assistant .prose li a").innerText(), "link");
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("an answer goes on while there is room, and the oldest turns make it", async () => {
+  const { page, wrong, close } = await openPage(browser, server.url);
+  await page.addInitScript(() => localStorage.removeItem("nibble.sampling"));
+  const bodies = [];
+  page.on("request", (request) => {
+    if (request.url().endsWith("/v1/chat/completions")) bodies.push(request.postDataJSON());
+  });
+  await page.goto(`${server.url}/`);
+  await ask(page, "Speak, speak."); // of a model whose context has 256 tokens
+  await ask(page, "Go on.");
+  await ask(page, "And then?");
+  assert.ok(bodies.every((one) => one.max_tokens === undefined && one.truncation === "auto"));
+  assert.equal(await page.locator(".message .error").count(), 0);
+  assert.match(await page.locator(".figures").last().innerText(), /without the \d+ oldest messages: the context is full/);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("all answers of a request have its colour", async () => {
+  const response = await fetch(`${server.url}/v1/completions`, { method: "POST",
+    body: JSON.stringify({ prompt: "ROMEO:", n: 3, max_tokens: 4, ignore_eos: true }) });
+  assert.equal(response.status, 200);
+  const { page, close } = await openPage(browser, server.url);
+  await page.goto(`${server.url}/#/live`);
+  const blocks = page.locator(".batch .strip i");
+  await blocks.nth(1).waitFor();
+  const classes = await blocks.evaluateAll((all) => all.map((one) => one.className.split(" ")[0]));
+  assert.equal(new Set(classes).size, 1);
+  await close();
+});
+
 test("a refusal is shown as the server says it", async () => {
   const { page, close } = await openPage(browser, server.url);
   await page.goto(`${server.url}/`);

@@ -18,11 +18,21 @@ interface Usage {
   nibble?: { decode_s: number; decode_steps: number; decode_weight_bytes: number; decode_kv_bytes: number };
 }
 
+// What is served: with a chat template, and room for so many tokens of prompt and answer.
+export interface Served {
+  chat: boolean;
+  context: number;
+}
+
+// Of an answer of a model without a chat template, whose texts have no end.
+const mostPlainTokens = 200;
+
 // A model without a chat template goes on with the text as it stands.
-function bodyOf(messages: Message[], settings: Settings, chat: boolean): Record<string, unknown> {
+function bodyOf(messages: Message[], settings: Settings, { chat, context }: Served): Record<string, unknown> {
   const common = { ...requestMembers(settings), stream: true, stream_options: { include_usage: true } };
   if (!chat) {
-    return { max_tokens: 200, ...common, prompt: messages.map((one) => one.text).join("") };
+    const fits = Math.max(1, Math.floor(context / 4));
+    return { max_tokens: Math.min(mostPlainTokens, fits), ...common, prompt: messages.map((one) => one.text).join("") };
   }
   const turns: { role: string; content: string }[] = [];
   for (const { role, text } of messages) { // templates want turns that alternate; a failed answer is none
@@ -32,7 +42,7 @@ function bodyOf(messages: Message[], settings: Settings, chat: boolean): Record<
     else turns.push({ role, content: text });
   }
   if (settings.system.trim()) turns.unshift({ role: "system", content: settings.system });
-  return { ...common, messages: turns };
+  return { ...common, truncation: "auto", messages: turns };
 }
 
 function figuresOf(progress: Progress, usage: Usage | null, reason: string): Figures {
@@ -53,23 +63,28 @@ function figuresOf(progress: Progress, usage: Usage | null, reason: string): Fig
   };
 }
 
-export async function askForAnswer(messages: Message[], settings: Settings, chat: boolean,
+export async function askForAnswer(messages: Message[], settings: Settings, served: Served,
   signal: AbortSignal, tell: (progress: Progress) => void): Promise<Message> {
   const started = performance.now();
   const progress: Progress = { text: "", reasoning: "", tokens: 0, first_s: null, elapsed_s: 0 };
   let usage: Usage | null = null;
   let reason = "";
   let seed: string | null = null;
+  let dropped = 0;
+  const { chat } = served;
   const path = chat ? "/v1/chat/completions" : "/v1/completions";
   const done = (): Message => {
     const message: Message = { role: "assistant", text: progress.text,
-      figures: { ...figuresOf(progress, usage, reason), seed } };
+      figures: { ...figuresOf(progress, usage, reason), seed, ...(dropped > 0 && { dropped }) } };
     if (progress.reasoning) message.reasoning = progress.reasoning;
     return message;
   };
   try {
-    for await (const chunk of postStream(path, bodyOf(messages, settings, chat), signal,
-      (headers) => { seed = headers.get("X-Nibble-Seed"); })) {
+    for await (const chunk of postStream(path, bodyOf(messages, settings, served), signal,
+      (headers) => {
+        seed = headers.get("X-Nibble-Seed");
+        dropped = Number(headers.get("X-Nibble-Dropped-Messages") ?? 0);
+      })) {
       progress.elapsed_s = (performance.now() - started) / 1000;
       if (chunk.usage) usage = chunk.usage;
       const choice = chunk.choices?.[0];

@@ -37,6 +37,10 @@ export function figuresLine(figures: Figures): HTMLElement {
           h("i", { class: "kv", style: { flex: String(1 - share) } })),
         `${bytes(weights)} weights + ${bytes(kv)} KV per token`));
   }
+  if (figures.dropped) {
+    line.append(h("span", { class: "warn" }, `without the ${figures.dropped === 1 ? "oldest message" :
+      `${count(figures.dropped)} oldest messages`}: the context is full`));
+  }
   if (reasons[figures.reason]) line.append(h("span", { class: "warn" }, reasons[figures.reason]!));
   return line;
 }

@@ -29,7 +29,7 @@ export interface Settings {
 }
 
 const key = "nibble.sampling";
-const fallback: Settings = { system: "", max_tokens: 1024, seed: null,
+const fallback: Settings = { system: "", max_tokens: null, seed: null,
   numbers: { temperature: 0.7, top_p: 0.95 } };
 
 export function loadSettings(): Settings {

@@ -11,6 +11,7 @@ export interface Figures {
   prompt: number;
   seed: string | null;
   reason: string; // why it ended
+  dropped?: number; // oldest messages that the context had no room for
 }
 
 export interface Message {

@@ -23,6 +23,7 @@ export function chatView(root: HTMLElement): () => void {
   const all = conversations;
   const settings = loadSettings();
   let chat = true;
+  let context = 4 * 200; // until the server has told
   let known = false; // whether the model has a template
 
   const list = h("ul", { class: "conversations" });
@@ -113,7 +114,7 @@ export function chatView(root: HTMLElement): () => void {
     running = mine;
     redraw?.();
     let due = 0;
-    const message = await askForAnswer(own.messages, settings, chat, abort.signal, (progress) => {
+    const message = await askForAnswer(own.messages, settings, { chat, context }, abort.signal, (progress) => {
       mine.progress = progress;
       due ||= window.setTimeout(() => { // markdown of a long answer is dear: not for every token
         due = 0;
@@ -193,6 +194,7 @@ export function chatView(root: HTMLElement): () => void {
       return;
     }
     note.textContent = heard.status.status === "ok" ? "" : `the server is ${heard.status.status}`;
+    if (heard.status.status !== "loading") context = heard.status.memory.max_context || context;
     if (heard.status.status === "loading" || (known && chat === heard.status.chat)) return;
     known = true;
     if (chat === heard.status.chat) return;
