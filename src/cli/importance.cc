@@ -6,13 +6,18 @@
 #include <map>
 
 #include "base/sha256.h"
+#include "cli/calibration.h"
 #include "cli/output.h"
+#include "cli/quantize_job.h"
 #include "cli/session.h"
 #include "eval/builtin_text.h"
 #include "eval/windows.h"
 #include "fetch/paths.h"
+#include "kernels/kernel_table.h"
 #include "model/config/model_file.h"
+#include "platform/cpu.h"
 #include "quantize/imatrix_collector.h"
+#include "quantize/layer_inputs.h"
 #include "quantize/tensor_view.h"
 #include "tokenizer/tokenizer.h"
 
@@ -58,18 +63,29 @@ Result<Imatrix> UnderGgufNames(const Imatrix& stored, const ModelFile& file) {
   return renamed;
 }
 
-Result<Importance> Collect(const GlobalFlags& flags, const ImportanceFlags& own,
-                           const std::filesystem::path& model) {
+// With one layer of the model in memory.
+Result<Importance> Collect(const QuantizeJob& job) {
+  NIBBLE_TRY(const Calibration text, ReadCalibration(job.flags, job.own.importance, job.tokenizer,
+                                                     job.model.config().context_length));
+  LayerInputsOptions options;
+  options.sequences = text.sequences;
+  NIBBLE_TRY(options.memory, ParseSize(job.own.calib_memory));
+  options.folder = std::filesystem::absolute(job.own.out).parent_path();
+  Progress progress("calibrate", !job.flags.quiet);
+  options.progress = [&](double done, const std::string& what) { progress.Update(done, what); };
+  NIBBLE_TRY(const Isa isa, ChooseIsa());
   ImatrixCollector collector;
-  NIBBLE_TRY(CalibrationRun run, RunCalibration(flags, own, model, collector));
-  NIBBLE_TRY(const ModelFile file, ModelFile::Open(model));
-  NIBBLE_TRY(const Imatrix stored, collector.Finish(file.tensors()));
+  NIBBLE_RETURN_IF_ERROR(ReadLayerInputs(job.model, options, KernelsFor(isa), job.pool, collector));
+  NIBBLE_TRY(const Imatrix stored, collector.Finish(job.model.tensors()));
   Importance result;
-  NIBBLE_TRY(result.matrix, UnderGgufNames(stored, file));
-  result.matrix.SetOrigin({.texts = {run.card.name},
-                           .chunks = static_cast<uint32_t>(run.sequences),
-                           .chunk_tokens = static_cast<uint32_t>(run.length)});
-  result.card = std::move(run.card);
+  NIBBLE_TRY(result.matrix, UnderGgufNames(stored, job.model));
+  result.matrix.SetOrigin({.texts = {text.card.name},
+                           .chunks = static_cast<uint32_t>(text.card.sequences),
+                           .chunk_tokens = static_cast<uint32_t>(text.card.length)});
+  result.card = {.kind = "text",
+                 .name = text.card.name,
+                 .sha256 = text.card.sha256,
+                 .tokens = int64_t{text.card.sequences} * text.card.length};
   return result;
 }
 
@@ -115,9 +131,8 @@ Result<CalibrationRun> RunCalibration(const GlobalFlags& flags, const Importance
   return run;
 }
 
-Result<std::optional<Importance>> FindImportance(const GlobalFlags& flags,
-                                                 const ImportanceFlags& own,
-                                                 const std::filesystem::path& model) {
+Result<std::optional<Importance>> FindImportance(const QuantizeJob& job) {
+  const ImportanceFlags& own = job.own.importance;
   if (!own.calib.empty() && !own.imatrix.empty()) {
     return BadInput("--calib and --imatrix: expected one of them, found both");
   }
@@ -129,7 +144,7 @@ Result<std::optional<Importance>> FindImportance(const GlobalFlags& flags,
     return read;
   }
   if (own.calib.empty()) return std::nullopt;
-  NIBBLE_TRY(Importance collected, Collect(flags, own, model));
+  NIBBLE_TRY(Importance collected, Collect(job));
   if (!own.save.empty()) NIBBLE_RETURN_IF_ERROR(collected.matrix.Write(own.save));
   return collected;
 }

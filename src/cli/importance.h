@@ -12,6 +12,8 @@
 
 namespace nibble::cli {
 
+struct QuantizeJob;
+
 // Where the importance of a model's columns comes from.
 struct ImportanceFlags {
   std::string calib;    // a text, or "built-in"
@@ -38,11 +40,9 @@ struct CalibrationRun {
 Result<CalibrationRun> RunCalibration(const GlobalFlags& flags, const ImportanceFlags& own,
                                       const std::filesystem::path& model, LinearTap& tap);
 
-// Reads the file, or computes the text with the model under --act f32 and collects it; nothing when
-// neither is given. Errors: flags that do not go together, those of the file, a text that is too
-// short (both numbers).
-Result<std::optional<Importance>> FindImportance(const GlobalFlags& flags,
-                                                 const ImportanceFlags& own,
-                                                 const std::filesystem::path& model);
+// Reads --imatrix, or computes --calib with the model in f32, layer by layer, and collects it;
+// nothing when neither is given. Errors: flags that do not go together, those of the file, a text
+// that is too short (both numbers).
+Result<std::optional<Importance>> FindImportance(const QuantizeJob& job);
 
 }  // namespace nibble::cli

@@ -57,8 +57,7 @@ Result<std::vector<TensorChoice>> Choose(const QuantizeJob& job, const FormatMix
 // The importance of the columns, checked against what is to be quantised.
 Result<std::optional<Importance>> ImportanceFor(const QuantizeJob& job,
                                                 const std::vector<TensorChoice>& choices) {
-  NIBBLE_TRY(std::optional<Importance> found,
-             FindImportance(job.flags, job.own.importance, job.in));
+  NIBBLE_TRY(std::optional<Importance> found, FindImportance(job));
   if (!found) return found;
   NIBBLE_TRY(const auto unknown, CheckImportance(found->matrix, choices));
   if (!unknown.empty() && !job.flags.quiet) {
