@@ -25,14 +25,17 @@ class Runs(CliTest):
         text = shared("corpora/wikitext-2-raw/wiki.test.raw")
         sequences, length = 4, 128
         bound = (4 * LAYER_WEIGHTS + sequences * length * (576 + 576) * 4 + 200_000_000)
-        for out, to in (("out", "w8a8"), ("out.gguf", "q8_0")):
+        for out, to, method in (("out", "w8a8", "smoothquant"), ("out.gguf", "q8_0", "smoothquant"),
+                                ("plain.gguf", "q4_k_m", "kquant")):
             with self.subTest(to):
                 found = self.run_json("quantize", self.model, self.folder / out, "--to", to,
-                                      "--method", "smoothquant", "--requantize", "--no-quality", "--calib",
+                                      "--method", method, "--requantize", "--no-quality", "--calib",
                                       text, "--calib-sequences", sequences, "--calib-length",
                                       length)
                 self.assertLess(found["peak_resident_bytes"], bound)
-                self.assertEqual(found["card"]["recipe"]["calibration"]["sequences"], sequences)
+                recipe = found["card"]["recipe"]
+                seen = recipe.get("calibration") or recipe["importance"]
+                self.assertEqual(seen.get("tokens", sequences * length), sequences * length)
 
     def test_a_run_that_was_killed_goes_on_to_the_same_bytes(self):
         def without_card(path):
