@@ -29,7 +29,7 @@ TEST(OutputFile, FailureKeepsTheOldStateAndNamesThePlace) {
   const testing::TempDir dir;
   const auto missing = WriteAll(dir.path() / "no/such/a", "x");
   ASSERT_FALSE(missing);
-  EXPECT_EQ(missing.error().kind, ErrorKind::kIo);
+  EXPECT_EQ(missing.error().kind, ErrorKind::kBadInput);
   fs::create_directories(dir.path() / "folder/inside");
   EXPECT_FALSE(WriteAll(dir.path() / "folder", "x"));
   EXPECT_TRUE(fs::is_directory(dir.path() / "folder"));
