@@ -243,6 +243,8 @@ Status Adviser::Perform(const GridMeasurement& next) {
 Status Adviser::Run() {
   while (true) {
     if (setup_.keep_going && !setup_.keep_going()) return Fail(ErrorKind::kCancelled, "stopped");
+    // First: all else may be known from a run before.
+    NIBBLE_RETURN_IF_ERROR(AddSkips());
     const auto next =
         NextMeasurement({.grid = grid_,
                          .rows = rows_,
@@ -254,7 +256,6 @@ Status Adviser::Run() {
     if (setup_.announce) setup_.announce(Describe(*next), next->seconds);
     NIBBLE_RETURN_IF_ERROR(Perform(*next));
     Refresh();
-    NIBBLE_RETURN_IF_ERROR(AddSkips());
   }
   return {};
 }

@@ -15,7 +15,7 @@ namespace nibble {
 
 // Where a file of this name is to be written: links are followed, so that they stay. Errors:
 // kBadInput where something else than a file is there, such as a folder or a device (renaming a
-// file to /dev/stdout would take it away from everybody); kIo where its folder is missing.
+// file to /dev/stdout would take it away from everybody), or where its folder is missing.
 Result<std::filesystem::path> OutputPlace(const std::filesystem::path& path);
 
 // A file written in pieces under a temporary name in its folder. Commit() syncs it and renames it;

@@ -229,7 +229,7 @@ class Batch(CliTest):
                             "-o")
         self.assert_refused(nibble(*self.arguments(self.write(["", "  "], "blank.jsonl"), out)), "no lines")
         self.assertEqual(nibble(*self.arguments(path, self.folder / "no" / "out.jsonl")).returncode,
-                         1)
+                         2)
 
     def test_an_output_that_would_destroy_something_is_refused(self):
         path = self.write(self.mixed(2))
