@@ -136,7 +136,13 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   if (coarse && !ToGguf(own) && !flags.quiet) PrintSourceIsQuantised();
   auto source_hash = std::async(std::launch::async, [&] { return HashModel(model); });
   ThreadPool pool(flags.threads > 0 ? flags.threads : ReadTopology().threads);
-  NIBBLE_RETURN_IF_ERROR(CheckFiniteWeights(model, pool));
+  // What is only encoded or copied is looked at then (quantize_gguf.cc).
+  const auto looked_at_later = [&](const SourceTensor& tensor) {
+    const bool plain = ToGguf(own) && own.budget.empty() && own.importance.calib.empty() &&
+                       recipe.rounding <= Rounding::kKquant && !recipe.NeedsCalibration();
+    return plain && !recipe.rotate && tensor.rank > 1;
+  };
+  NIBBLE_RETURN_IF_ERROR(CheckFiniteWeights(model, pool, looked_at_later));
   NIBBLE_TRY(const RotatedSource rotated, RotatedSource::Make(flags, own, model, pool));
   NIBBLE_TRY(const FloatFolderSource floats,
              FloatFolderSource::Make(flags, own, model, tokenizer, pool));

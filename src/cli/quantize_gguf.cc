@@ -2,12 +2,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "cli/output.h"
 #include "cli/quantize_budget.h"
 #include "cli/quantize_job.h"
 #include "eval/builtin_text.h"
+#include "quantize/encode_tensor.h"
 #include "quantize/gguf_target.h"
 #include "quantize/gguf_tokenizer.h"
 
@@ -78,6 +80,13 @@ Status EncodeRest(const QuantizeJob& job, const std::vector<TensorChoice>& choic
 // All tensors of the new file, with an importance matrix where one is asked for.
 Result<TensorStore> MakePlain(const QuantizeJob& job, const std::vector<TensorChoice>& choices,
                               MadeModel& made) {
+  // Encoding looks at what it reads; copies are looked at here.
+  std::set<const SourceTensor*> copied;
+  for (const TensorChoice& choice : choices) {
+    if (choice.copied) copied.insert(choice.view.tensor);
+  }
+  NIBBLE_RETURN_IF_ERROR(CheckFiniteWeights(
+      job.model, job.pool, [&](const SourceTensor& tensor) { return !copied.contains(&tensor); }));
   NIBBLE_TRY(const auto importance, ImportanceFor(job, choices));
   std::string more = BudgetKey(job, choices);
   if (importance) {
