@@ -12,7 +12,7 @@ namespace nibble {
 class ThreadPool;
 
 struct CalibrateOptions {
-  bool quick = false;  // about 10 seconds: fewer rows, one round
+  bool quick = false;  // about 20 seconds: fewer rows, one round
   // Called some times a second with what is being measured and the part done, 0 to 1; false: stop.
   std::function<bool(std::string_view stage, double part)> progress = {};
 };

@@ -57,7 +57,7 @@ Result<DeviceShape> CalibratedOrQuick(const GlobalFlags& flags) {
   if (!fs::exists(HereDeviceFile(isa, threads), error)) {
     if (!flags.quiet) {
       fmt::print(stderr,
-                 "this machine is not calibrated: nibble calibrate --quick, about 15 s beside the "
+                 "this machine is not calibrated: nibble calibrate --quick, about 20 s beside the "
                  "budget\n");
     }
     NIBBLE_TRY([[maybe_unused]] const CalibratedFile file, RunCalibration(flags, {.quick = true}));

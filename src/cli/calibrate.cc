@@ -135,7 +135,7 @@ void AddCalibrateCommand(const CommandContext& context) {
       ->add_option("--out", own->out,
                    "Device file to write; without it where --device here looks for it")
       ->type_name("FILE");
-  command->add_flag("--quick", own->quick, "About 10 seconds instead of a minute: fewer points");
+  command->add_flag("--quick", own->quick, "About 20 seconds instead of a minute: fewer points");
   command->add_flag(
       "--validate", own->validate,
       "Instead: steps of whole models as predicted beside as measured, each residual");

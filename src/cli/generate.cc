@@ -64,7 +64,9 @@ Result<Answer> Generate(Engine& engine, Request request,
 RunStats MakeRunStats(const Engine& engine, const Usage& usage) {
   RunStats stats;
   stats.usage = usage;
-  if (usage.prefill_s > 0) stats.prefill_tok_s = usage.prompt_tokens / usage.prefill_s;
+  // Of what was computed: positions from the prefix cache took no time.
+  const int computed = usage.prompt_tokens - usage.cached_prompt_tokens;
+  if (usage.prefill_s > 0) stats.prefill_tok_s = computed / usage.prefill_s;
   stats.weight_bytes_per_step = static_cast<double>(engine.WeightBytesPerStep());
   if (usage.decode_steps > 0) {
     stats.kv_bytes_per_step = usage.decode_kv_bytes / usage.decode_steps;

@@ -2,16 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 
 #include "base/sha256.h"
 #include "cli/calibration.h"
 #include "cli/output.h"
 #include "cli/quantize_job.h"
-#include "cli/session.h"
-#include "eval/builtin_text.h"
-#include "eval/windows.h"
 #include "fetch/paths.h"
 #include "kernels/kernel_table.h"
 #include "model/config/model_file.h"
@@ -23,30 +19,6 @@
 
 namespace nibble::cli {
 namespace {
-
-class NoLogits : public PositionLogitsSink {
- public:
-  void Rows(Position /*first*/, MatrixView<float> /*logits*/) override {}
-};
-
-// Computes the text's first windows one after another. Returns their number.
-Result<int> ComputeWindows(const GlobalFlags& flags, const ImportanceFlags& own, Engine& engine,
-                           std::span<const TokenId> ids, int length) {
-  const WindowOptions windows = {
-      .protocol = PerplexityProtocol::kLlama, .context = length, .chunks = own.sequences};
-  auto cut = TextWindows::Cut(ids, windows, engine.tokenizer(), engine.plan().max_context);
-  if (!cut) return Within("--calib", cut.error());
-  Progress progress("calibrate", !flags.quiet);
-  NoLogits sink;
-  for (int window = 0; window < cut->count(); ++window) {
-    NIBBLE_TRY(const auto running,
-               RunningWindow::Start(engine, cut->Ids(window), length - 1, sink));
-    NIBBLE_RETURN_IF_ERROR(running->Finish());
-    progress.Update((window + 1.0) / cut->count(),
-                    fmt::format("sequence {} of {}", window + 1, cut->count()));
-  }
-  return cut->count();
-}
 
 // Columns stay where they are when a model becomes a GGUF file; only names change.
 Result<Imatrix> UnderGgufNames(const Imatrix& stored, const ModelFile& file) {
@@ -102,34 +74,6 @@ Result<Importance> Read(const std::string& path) {
 }
 
 }  // namespace
-
-Result<CalibrationRun> RunCalibration(const GlobalFlags& flags, const ImportanceFlags& own,
-                                      const std::filesystem::path& model, LinearTap& tap) {
-  std::string text(kBuiltinText);
-  CalibrationRun run;
-  run.card = {.kind = "text", .name = "built-in", .sha256 = {}};
-  if (own.calib != "built-in") {
-    NIBBLE_TRY(text, ReadTextFile(own.calib));
-    NIBBLE_RETURN_IF_ERROR(CheckUtf8(own.calib, text));
-    run.card.name = std::filesystem::path(own.calib).filename().string();
-  }
-  run.card.sha256 = Sha256Hex(text);
-
-  NIBBLE_TRY(const ModelFile file, ModelFile::Open(model));
-  run.length = std::min(own.length, file.config().context_length);
-  SessionOptions options;
-  options.max_context = run.length;
-  options.tap = &tap;
-  GlobalFlags exact = InFloats(flags);
-  exact.quiet = true;
-  exact.verbose = false;
-  exact.context = 0;
-  NIBBLE_TRY(const Session session, OpenSession(exact, model.string(), options));
-  NIBBLE_TRY(const std::vector<TokenId> ids, session.engine->tokenizer().Encode(text));
-  NIBBLE_TRY(run.sequences, ComputeWindows(flags, own, *session.engine, ids, run.length));
-  run.card.tokens = int64_t{run.sequences} * run.length;
-  return run;
-}
 
 Result<std::optional<Importance>> FindImportance(const QuantizeJob& job) {
   const ImportanceFlags& own = job.own.importance;

@@ -28,18 +28,6 @@ struct Importance {
   CardImportance card;
 };
 
-// A text that went through a model.
-struct CalibrationRun {
-  CardImportance card;
-  int sequences = 0;
-  int length = 0;  // tokens of each
-};
-
-// Computes own.calib ("built-in" or a file) with the model under --act f32 --kv f32; tap sees it.
-// Errors: those of the file and the model, a text that is too short (both numbers).
-Result<CalibrationRun> RunCalibration(const GlobalFlags& flags, const ImportanceFlags& own,
-                                      const std::filesystem::path& model, LinearTap& tap);
-
 // Reads --imatrix, or computes --calib with the model in f32, layer by layer, and collects it;
 // nothing when neither is given. Errors: flags that do not go together, those of the file, a text
 // that is too short (both numbers).

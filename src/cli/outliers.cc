@@ -2,11 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/sha256.h"
+#include "cli/calibration.h"
 #include "cli/output.h"
+#include "cli/session.h"
+#include "eval/windows.h"
 #include "model/config/model_file.h"
 #include "platform/cpu.h"
 #include "platform/thread_pool.h"
 #include "quantize/tensor_view.h"
+#include "tokenizer/tokenizer.h"
 
 namespace nibble::cli {
 namespace {
@@ -62,6 +69,53 @@ std::string Percents(const std::array<double, kScaleSharings>& errors) {
   return out;
 }
 
+class NoLogits : public PositionLogitsSink {
+ public:
+  void Rows(Position /*first*/, MatrixView<float> /*logits*/) override {}
+};
+
+// Computes the text's first windows one after another. Returns their number.
+Result<int> ComputeWindows(const GlobalFlags& flags, const ImportanceFlags& own, Engine& engine,
+                           std::span<const TokenId> ids, int length) {
+  const WindowOptions windows = {
+      .protocol = PerplexityProtocol::kLlama, .context = length, .chunks = own.sequences};
+  auto cut = TextWindows::Cut(ids, windows, engine.tokenizer(), engine.plan().max_context);
+  if (!cut) return Within("--calib", cut.error());
+  Progress progress("calibrate", !flags.quiet);
+  NoLogits sink;
+  for (int window = 0; window < cut->count(); ++window) {
+    NIBBLE_TRY(const auto running,
+               RunningWindow::Start(engine, cut->Ids(window), length - 1, sink));
+    NIBBLE_RETURN_IF_ERROR(running->Finish());
+    progress.Update((window + 1.0) / cut->count(),
+                    fmt::format("sequence {} of {}", window + 1, cut->count()));
+  }
+  return cut->count();
+}
+
+// Computes own.calib ("built-in" or a file) with the model under --act f32 --kv f32; tap sees it.
+// Errors: those of the file and the model, a text that is too short (both numbers).
+Result<CalibrationRun> ComputeText(const GlobalFlags& flags, const ImportanceFlags& own,
+                                   const std::filesystem::path& model, LinearTap& tap) {
+  NIBBLE_TRY(const CalibrationText text, ReadCalibrationText(own.calib));
+  CalibrationRun run;
+  run.card = {.kind = "text", .name = text.name, .sha256 = Sha256Hex(text.text)};
+  NIBBLE_TRY(const ModelFile file, ModelFile::Open(model));
+  run.length = std::min(own.length, file.config().context_length);
+  SessionOptions options;
+  options.max_context = run.length;
+  options.tap = &tap;
+  GlobalFlags exact = InFloats(flags);
+  exact.quiet = true;
+  exact.verbose = false;
+  exact.context = 0;
+  NIBBLE_TRY(const Session session, OpenSession(exact, model.string(), options));
+  NIBBLE_TRY(const std::vector<TokenId> ids, session.engine->tokenizer().Encode(text.text));
+  NIBBLE_TRY(run.sequences, ComputeWindows(flags, own, *session.engine, ids, run.length));
+  run.card.tokens = int64_t{run.sequences} * run.length;
+  return run;
+}
+
 }  // namespace
 
 Result<Outliers> MeasureOutliers(const GlobalFlags& flags, const ModelFile& model,
@@ -82,7 +136,7 @@ Result<Outliers> MeasureOutliers(const GlobalFlags& flags, const ModelFile& mode
   }
   if (calibration.calib.empty()) return out;
   ActivationTap tap;
-  NIBBLE_TRY(out.calibration, RunCalibration(flags, calibration, model.path(), tap));
+  NIBBLE_TRY(out.calibration, ComputeText(flags, calibration, model.path(), tap));
   out.activations = tap.Finish();
   return out;
 }

@@ -9,6 +9,13 @@
 
 namespace nibble::cli {
 
+// A text that went through a model.
+struct CalibrationRun {
+  CardImportance card;
+  int sequences = 0;
+  int length = 0;  // tokens of each
+};
+
 // What `inspect --outliers` finds in a model.
 struct Outliers {
   std::vector<TensorOutliers> weights;

@@ -118,6 +118,13 @@ Status CheckPaths(const QuantizeFlags& own, const std::filesystem::path& in) {
   return {};
 }
 
+// Nothing is computed with the weights: encoding looks at each of them, and so do copies.
+bool OnlyEncodes(const QuantizeFlags& own, const Recipe& recipe) {
+  const bool by_rows = recipe.rounding == Rounding::kRtn || recipe.rounding == Rounding::kKquant;
+  return ToGguf(own) && by_rows && !recipe.rotate && !recipe.NeedsCalibration() &&
+         own.budget.empty() && own.importance.calib.empty();
+}
+
 Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   const double started = MonotonicSeconds();
   NIBBLE_TRY(const std::filesystem::path in, FindModel(flags, own.in, false));
@@ -136,13 +143,7 @@ Status RunQuantize(const GlobalFlags& flags, const QuantizeFlags& own) {
   if (coarse && !ToGguf(own) && !flags.quiet) PrintSourceIsQuantised();
   auto source_hash = std::async(std::launch::async, [&] { return HashModel(model); });
   ThreadPool pool(flags.threads > 0 ? flags.threads : ReadTopology().threads);
-  // What is only encoded or copied is looked at then (quantize_gguf.cc).
-  const auto looked_at_later = [&](const SourceTensor& tensor) {
-    const bool plain = ToGguf(own) && own.budget.empty() && own.importance.calib.empty() &&
-                       recipe.rounding <= Rounding::kKquant && !recipe.NeedsCalibration();
-    return plain && !recipe.rotate && tensor.rank > 1;
-  };
-  NIBBLE_RETURN_IF_ERROR(CheckFiniteWeights(model, pool, looked_at_later));
+  if (!OnlyEncodes(own, recipe)) NIBBLE_RETURN_IF_ERROR(CheckFiniteWeights(model, pool));
   NIBBLE_TRY(const RotatedSource rotated, RotatedSource::Make(flags, own, model, pool));
   NIBBLE_TRY(const FloatFolderSource floats,
              FloatFolderSource::Make(flags, own, model, tokenizer, pool));

@@ -160,7 +160,7 @@ Status CheckFiniteTensor(const SourceTensor& tensor, ThreadPool& pool) {
 Status CheckFiniteWeights(const ModelFile& model, ThreadPool& pool,
                           const std::function<bool(const SourceTensor&)>& leave_out) {
   for (const SourceTensor& tensor : model.source().tensors()) {
-    if (!tensor.format || leave_out(tensor)) continue;
+    if (!tensor.format || (leave_out && leave_out(tensor))) continue;
     NIBBLE_RETURN_IF_ERROR(CheckFiniteTensor(tensor, pool));
     if (tensor.linear != nullptr) continue;
     const MappedFile& file = model.files()[static_cast<size_t>(tensor.file)];

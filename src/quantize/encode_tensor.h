@@ -49,9 +49,9 @@ Result<EncodeLoss> EncodeTensor(const TensorView& tensor, const EncodeTarget& to
 
 // Error: a tensor of the model has a weight that is NaN or infinite (its name, row and column as
 // they are stored). Before anything is computed: behind it only sums would be left that tell of no
-// weight. leave_out: tensors that EncodeTensor will look at.
+// weight. leave_out: tensors that others look at.
 Status CheckFiniteWeights(const ModelFile& model, ThreadPool& pool,
-                          const std::function<bool(const SourceTensor&)>& leave_out);
+                          const std::function<bool(const SourceTensor&)>& leave_out = {});
 
 // Error: a finite weight became none in `type`, whose scales cannot be so large.
 Status CheckFiniteLoss(const EncodeLoss& loss, std::string_view tensor, std::string_view type);
