@@ -158,7 +158,10 @@ Status RunEval(const GlobalFlags& flags, const EvalFlags& own) {
   if (!own.task_file.empty()) return RunPromptTask(flags, own);
   if (!own.base.empty() && LogitsBase::Recognise(own.base)) return CompareWithFile(flags, own);
   if (own.text.empty() == own.ids_file.empty()) {
-    return BadInput("give a text with --text FILE, or its token ids with --ids-file FILE");
+    const std::string_view what =
+        own.base.empty() ? ""
+                         : ", for --base is no base file of llama-perplexity's that holds them";
+    return BadInput("give a text with --text FILE, or its token ids with --ids-file FILE{}", what);
   }
   WindowOptions windows;
   windows.protocol =

@@ -76,8 +76,10 @@ Status PutFlags(Json& out, const GlobalFlags& flags, bool with_base) {
 }
 
 void PrintShare(std::string_view title, const MeanError& share, std::string_view note) {
-  fmt::print("{:<10} {:>8.2f}% ± {:.2f}%{}{}\n", title, 100 * share.mean, 100 * share.se,
-             note.empty() ? "" : "  ", note);
+  const std::string error = std::isnan(share.se) ? "error unknown from one item"
+                                                 : fmt::format("± {:.2f}%", 100 * share.se);
+  fmt::print("{:<10} {:>8.2f}% {}{}{}\n", title, 100 * share.mean, error, note.empty() ? "" : "  ",
+             note);
 }
 
 // ---- endings

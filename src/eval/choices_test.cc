@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "eval/fixture_test.h"
 #include "eval/generated_tasks.h"
@@ -190,6 +191,7 @@ TEST(Paired, ShareAndItsError) {
   EXPECT_NEAR(ShareOf(right).mean, 0.75, 1e-12);
   EXPECT_NEAR(ShareOf(right).se, 0.25, 1e-12);  // sqrt(0.75 · 0.25 / 3)
   EXPECT_EQ(ShareOf({}).mean, 0);
+  EXPECT_TRUE(std::isnan(ShareOf(std::vector<uint8_t>{1}).se));  // one says nothing of its error
 }
 
 }  // namespace

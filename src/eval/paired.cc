@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace nibble {
@@ -28,7 +29,8 @@ MeanError ShareOf(std::span<const uint8_t> right) {
   const auto n = static_cast<double>(right.size());
   if (right.empty()) return {};
   const double share = static_cast<double>(std::ranges::count(right, 1)) / n;
-  return {.mean = share, .se = n > 1 ? std::sqrt(share * (1 - share) / (n - 1)) : 0};
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  return {.mean = share, .se = n > 1 ? std::sqrt(share * (1 - share) / (n - 1)) : kUnknown};
 }
 
 PairedAnswers ComparePaired(std::span<const uint8_t> candidate, std::span<const uint8_t> base) {

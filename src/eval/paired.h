@@ -8,7 +8,8 @@
 
 namespace nibble {
 
-// Share of ones and its standard error sqrt(p (1 - p) / (n - 1)), as lm-evaluation-harness's.
+// Share of ones and its standard error sqrt(p (1 - p) / (n - 1)), as lm-evaluation-harness's; NaN
+// of one.
 MeanError ShareOf(std::span<const uint8_t> right);
 
 // Two models' answers to the same questions.

@@ -239,7 +239,12 @@ Result<PromptItem> ParsePrompt(JsonValue object) {
     NIBBLE_TRY(item, Gsm8kItem(object));
   } else {
     NIBBLE_TRY(item.prompt, NonEmpty(object, "prompt"));
-    NIBBLE_TRY(item.expected, NonEmpty(object, "expected"));
+    const auto expected = object.Find("expected");
+    if (expected && expected->is_number()) {
+      item.expected = expected->ToString();
+    } else {
+      NIBBLE_TRY(item.expected, NonEmpty(object, "expected"));
+    }
     NIBBLE_TRY(const std::string_view rule, object.GetString("rule"));
     NIBBLE_TRY(item.rule, ParseRule(rule));
   }

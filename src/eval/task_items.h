@@ -43,9 +43,9 @@ struct PromptItem {
 // draws. Errors name the line, what was expected and what was found; none: "no items".
 Result<std::vector<ChoiceItem>> ParseChoiceItems(ChoiceTask task, std::string_view text, int limit);
 
-// Lines {"prompt", "expected", "rule": "exact"|"number"|"regex"} with "max_tokens" and "stop" (a
-// text or several) where wanted; or GSM8K's {"question", "answer": "… #### 18"}. The same errors,
-// and that of an expression in "expected".
+// Lines {"prompt", "expected" (a text, or a number as JSON), "rule": "exact"|"number"|"regex"} with
+// "max_tokens" and "stop" (a text or several) where wanted; or GSM8K's {"question", "answer": "…
+// #### 18"}. The same errors, and that of an expression in "expected".
 Result<std::vector<PromptItem>> ParsePromptItems(std::string_view text, int limit);
 
 }  // namespace nibble

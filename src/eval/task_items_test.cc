@@ -102,6 +102,18 @@ TEST(TaskItems, ArcAndMultipleChoice) {
                 {"'choices' is missing"});
 }
 
+TEST(TaskItems, ANumberMayBeExpectedAsOne) {
+  const auto items = ParsePromptItems(
+      R"({"prompt": "1+6=", "expected": 7, "rule": "number"})"
+      "\n"
+      R"({"prompt": "1/2=", "expected": 0.5, "rule": "exact"})",
+      0);
+  ASSERT_TRUE(items) << items.error().message;
+  EXPECT_EQ(items->front().expected, "7");
+  EXPECT_EQ(items->back().expected, "0.5");
+  ExpectRefused(Prompts(R"({"prompt": "a", "expected": [7], "rule": "number"})"), {"'expected'"});
+}
+
 TEST(TaskItems, PromptsAndGsm8k) {
   const auto items = ParsePromptItems(
       R"({"prompt": "1+1=", "expected": "2", "rule": "number", "max_tokens": 3, "stop": "\n"})"

@@ -38,6 +38,23 @@ uint64_t SavedState() {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
+// What a sanitizer's build left out (src/kernels/CMakeLists.txt).
+#ifdef NIBBLE_WITHOUT_AVXVNNI
+constexpr bool kWithAvxVnni = false;
+#else
+constexpr bool kWithAvxVnni = true;
+#endif
+#ifdef NIBBLE_WITHOUT_AVX512
+constexpr bool kWithAvx512 = false;
+#else
+constexpr bool kWithAvx512 = true;
+#endif
+#ifdef NIBBLE_WITHOUT_AVX512VNNI
+constexpr bool kWithAvx512Vnni = false;
+#else
+constexpr bool kWithAvx512Vnni = true;
+#endif
+
 // Everything that the compiler flags of cmake/NibbleTargets.cmake allow it to use.
 void AppendX86(std::vector<Isa>& isas) {
   uint32_t a = 0;
@@ -64,11 +81,12 @@ void AppendX86(std::vector<Isa>& isas) {
   const bool vnni = HasAll(c, bit_AVX512VNNI | bit_AVX512VBMI);
   isas.push_back(Isa::kAvx2);
   constexpr uint32_t kAvxVnniBit = 1u << 4;
-  if (subleaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && HasAll(a, kAvxVnniBit)) {
+  if (kWithAvxVnni && subleaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+      HasAll(a, kAvxVnniBit)) {
     isas.push_back(Isa::kAvxVnni);
   }
-  if (avx512) isas.push_back(Isa::kAvx512);
-  if (avx512 && vnni) isas.push_back(Isa::kAvx512Vnni);
+  if (kWithAvx512 && avx512) isas.push_back(Isa::kAvx512);
+  if (kWithAvx512Vnni && avx512 && vnni) isas.push_back(Isa::kAvx512Vnni);
 }
 
 #endif

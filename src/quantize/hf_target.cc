@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -214,6 +215,15 @@ Result<GroupedMatrix> HfTarget::Codes(MatrixView<const float> w, const LinearInp
   return std::move(made.matrix);
 }
 
+// A scale that the stored type cuts off at its largest makes every weight of its group smaller.
+Status CheckScales(std::span<const float> scales, ScaleType type, std::string_view tensor) {
+  if (type != ScaleType::kF16) return {};
+  constexpr float kLargestHalf = 65504;
+  const auto at_end = [](float scale) { return std::abs(scale) >= kLargestHalf; };
+  if (std::ranges::none_of(scales, at_end)) return {};
+  return BadInput("'{}': weights so large need a scale beyond f16 ({})", tensor, kLargestHalf);
+}
+
 Status HfTarget::Quantize(const StoredLinear& linear, MatrixView<const float> w,
                           const LinearInput& input, MatrixView<float> values) {
   std::string note;
@@ -229,10 +239,13 @@ Status HfTarget::Quantize(const StoredLinear& linear, MatrixView<const float> w,
     const Granularity granularity =
         scheme_.tensor_scale ? Granularity::kTensor : Granularity::kChannel;
     NIBBLE_TRY(const Fp8Matrix matrix, QuantizeFp8(w, granularity, type, *pool_));
+    NIBBLE_RETURN_IF_ERROR(CheckScales(matrix.scales, type, linear.tensor->name));
     Dequantize(matrix, values);
     bytes = MatrixBytes(matrix);
   } else {
     NIBBLE_TRY(const GroupedMatrix matrix, Codes(w, input, note));
+    NIBBLE_RETURN_IF_ERROR(
+        CheckScales(matrix.scales, GridOf(scheme_).scale_type, linear.tensor->name));
     Dequantize(matrix, values, *pool_);
     bytes = MatrixBytes(matrix);
   }

@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import shutil
+import struct
 import tempfile
 import unittest
 
@@ -42,6 +44,23 @@ class ToFolders(CliTest):
                       "f32", "--quiet")
         self.assertEqual(done.returncode, 0, done.stderr)
         return read_npy(file)[1]
+
+    def test_a_scale_beyond_its_type_is_refused(self):
+        """Cut off at f16's largest, it would make every weight of its group smaller."""
+        source = self.folder / "source"
+        shutil.copytree(shared("models/hf-320/llama"), source)
+        data = bytearray((source / "model.safetensors").read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        name = "model.layers.1.mlp.up_proj.weight"
+        entry = json.loads(data[8:8 + size])[name]
+        self.assertEqual(entry["dtype"], "F32")
+        at = 8 + size + entry["data_offsets"][0]
+        data[at:at + 4] = struct.pack("<f", 1e30)
+        (source / "model.safetensors").write_bytes(data)
+        for to in ("w4a16-g32", "w8a8", "fp8"):
+            self.assert_refused(nibble("quantize", source, self.out, "--to", to, "--no-quality",
+                                       "--force"), name, "f16")
+        self.assertFalse(self.out.exists())
 
     def test_there_and_back(self):
         """What transformers wrote, through GGUF and back: the same tensors, bit by bit."""
