@@ -12,6 +12,9 @@ namespace nibble::grammar {
 namespace {
 
 constexpr size_t kMostTools = 128;
+constexpr int kIdLength = 9;  // Mistral's templates refuse others
+
+CodePointSet LettersAndDigits() { return {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}; }
 
 // The texts of an automaton in UTF-8.
 ExprId PlainGraph(GrammarSource& source, const CharDfa& dfa) {
@@ -101,9 +104,15 @@ Result<GrammarSource> ToolSource(const ToolCalls& calls) {
     if (tool.name == syntax.text_name) {
       return BadInput("the tool '{}' has the name that the model gives to text", tool.name);
     }
-    ways.push_back(
-        source.Sequence({source.Bytes(tool.name), Literal(source, syntax, syntax.between),
-                         *arguments, Literal(source, syntax, syntax.close)}));
+    std::vector<ExprId> call = {source.Bytes(tool.name)};
+    if (!syntax.id_mark.empty()) {
+      call.push_back(Literal(source, syntax, syntax.id_mark));
+      call.push_back(source.Repeat(source.Chars(LettersAndDigits()), kIdLength, kIdLength));
+    }
+    call.push_back(Literal(source, syntax, syntax.between));
+    call.push_back(*arguments);
+    call.push_back(Literal(source, syntax, syntax.close));
+    ways.push_back(source.Sequence(call));
   }
   const ExprId behind_open = source.Use(source.AddRule("call", source.Choice(ways)));
   if (!syntax.text_name.empty()) {

@@ -11,7 +11,8 @@ namespace nibble::grammar {
 
 // How a model writes calls of tools:
 //   list_open, call (separator call)*, list_close
-// with call = open name between arguments close, and the arguments a JSON object.
+// with call = open name (id_mark id)? between arguments close, the arguments a JSON object, and an
+// id of nine letters and digits where there is an id_mark.
 struct ToolSyntax {
   std::string list_open;
   std::string open;
@@ -27,6 +28,7 @@ struct ToolSyntax {
   // The prompt ends with `open`. Then a call of this name is no call but text, up to the next
   // `open`, and has no arguments. Empty: text is what stands beside calls.
   std::string text_name = {};
+  std::string id_mark = {};
 
   bool operator==(const ToolSyntax&) const = default;
 };

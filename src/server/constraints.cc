@@ -27,8 +27,8 @@ std::string KeyOf(const grammar::Wanted& wanted) {
   key += calls.syntax.several ? '1' : '0';
   for (const std::string& part :
        {calls.syntax.list_open, calls.syntax.open, calls.syntax.between, calls.syntax.close,
-        calls.syntax.separator, calls.syntax.list_close, calls.syntax.mark,
-        calls.syntax.text_name}) {
+        calls.syntax.separator, calls.syntax.list_close, calls.syntax.mark, calls.syntax.text_name,
+        calls.syntax.id_mark}) {
     add(part);
   }
   for (const grammar::ToolCalls::Tool& tool : calls.tools) {

@@ -94,7 +94,19 @@ Status CheckCalls(JsonValue message) {
   return {};
 }
 
-// Templates write arguments as JSON values; clients give them as the text they got.
+// Whether the template writes a call's arguments from an object. A few only take the text that
+// clients send, and fail or write an object as Python would; which, a call made up here shows.
+bool TakesObjects(const ChatTemplate& chat) {
+  static const std::string kCall = R"([
+      {"role": "user", "content": "x"},
+      {"role": "assistant", "content": "", "tool_calls": [{"id": "123456789", "type": "function",
+       "function": {"name": "x", "arguments": {"needle": "x"}}}]},
+      {"role": "tool", "tool_call_id": "123456789", "name": "x", "content": "x"}])";
+  const auto text = chat.Apply(kCall);
+  return text && text->find("{'needle'") == std::string::npos;
+}
+
+// Arguments as JSON values; clients give them as the text they got.
 void ParseArguments(Json& calls) {
   for (Json& call : calls) {
     Json& function = call["function"];
@@ -106,12 +118,22 @@ void ParseArguments(Json& calls) {
   }
 }
 
-// The messages with contents as text.
-Result<Json> PlainMessages(JsonValue body) {
+// As text, for a template that takes no objects; clients may give both.
+void WriteArguments(Json& calls) {
+  for (Json& call : calls) {
+    Json& function = call["function"];
+    const auto arguments = function.find("arguments");
+    if (arguments != function.end() && arguments->is_object()) *arguments = DumpJson(*arguments);
+  }
+}
+
+// The messages with contents as text, and calls as the template takes them.
+Result<Json> PlainMessages(JsonValue body, const ChatTemplate& chat) {
   NIBBLE_TRY(const JsonValue messages, body.Get("messages"));
   const auto list = messages.AsArray();
   if (!list || list->empty()) return BadInput("'messages': expected a non-empty array");
   Json out = Json::array();
+  std::optional<bool> objects;  // asked when there are calls
   int number = 0;
   for (const JsonValue message : *list) {
     const std::string place = fmt::format("'messages[{}]'", number++);
@@ -128,7 +150,10 @@ Result<Json> PlainMessages(JsonValue body) {
     const auto text = content ? ContentText(*content) : std::string();
     if (!text) return Within(place + ": 'content'", text.error());
     copy["content"] = *text;
-    if (calls) ParseArguments(copy["tool_calls"]);
+    if (calls) {
+      if (!objects) objects = TakesObjects(chat);
+      *objects ? ParseArguments(copy["tool_calls"]) : WriteArguments(copy["tool_calls"]);
+    }
     out.push_back(std::move(copy));
   }
   return out;
@@ -250,7 +275,7 @@ void TellOfTools(const WantedTools& tools, Json& messages) {
 
 Result<Prompts> ReadMessages(JsonValue body, const OpenAiContext& context, OpenAiRequest& out) {
   NIBBLE_RETURN_IF_ERROR(CheckChat(context.chat));
-  NIBBLE_TRY(Json messages, PlainMessages(body));
+  NIBBLE_TRY(Json messages, PlainMessages(body, *context.chat));
   NIBBLE_TRY(const WantedTools tools, ReadTools(body, context));
   if (tools.calls && !SpeaksOfTools(context.chat->source())) {
     TellOfTools(tools, messages);
@@ -428,7 +453,7 @@ Result<OpenAiRequest> ReadMembers(Endpoint endpoint, JsonValue body, const OpenA
 
 Result<std::string> RenderMessages(JsonValue body, const ChatTemplate* chat) {
   NIBBLE_RETURN_IF_ERROR(CheckChat(chat));
-  NIBBLE_TRY(const Json messages, PlainMessages(body));
+  NIBBLE_TRY(const Json messages, PlainMessages(body, *chat));
   return Render(body, messages, *chat);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/split_mix.h"
 #include "container/json_text.h"
 
 namespace nibble::server {
@@ -72,9 +73,20 @@ Json CompletionLogprobs(const Tokenizer& tokenizer, const TokenSpans& spans, Tex
   return out;
 }
 
-// The same answer gives the same names.
-std::string CallId(const std::string& id, int index, int call) {
-  return fmt::format("call_{}_{}_{}", id, index, call);
+// The model's own id of a call, or one that the same answer gives again: nine letters and digits,
+// for Mistral's templates refuse what is longer when the tool's result comes back.
+std::string CallId(const ToolCallSplitter::Delta& delta, const std::string& id) {
+  if (!delta.id.empty()) return delta.id;
+  constexpr std::string_view kSigns =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  uint64_t bits = SplitMix(static_cast<uint64_t>(delta.index));
+  for (const char c : id) bits = SplitMix(bits ^ static_cast<unsigned char>(c));
+  std::string out;
+  for (int i = 0; i < 9; ++i) {
+    out += kSigns[bits % kSigns.size()];
+    bits /= kSigns.size();
+  }
+  return out;
 }
 
 // Calls of tools out of the content, which is null when nothing else is there.
@@ -85,7 +97,7 @@ void SplitCalls(const grammar::ToolSyntax& syntax, const std::string& id, Json& 
   Json calls = Json::array();
   for (const ToolCallSplitter::Delta& delta : parts.deltas) {
     if (!delta.name.empty()) {
-      calls.push_back({{"id", CallId(id, 0, delta.index)},
+      calls.push_back({{"id", CallId(delta, id)},
                        {"type", "function"},
                        {"function", {{"name", delta.name}, {"arguments", ""}}}});
     }
@@ -284,7 +296,7 @@ std::string ChunkWriter::TextChunks(int index, const ReasoningSplitter::Parts& p
   for (const ToolCallSplitter::Delta& delta : split.deltas) {
     Json call = {{"index", delta.index}};
     if (!delta.name.empty()) {
-      call["id"] = CallId(fmt::format("{}_{}", id_, index), 0, delta.index);
+      call["id"] = CallId(delta, fmt::format("{}_{}", id_, index));
       call["type"] = "function";
       call["function"]["name"] = delta.name;
     }

@@ -10,6 +10,18 @@ bool Has(std::string_view text, std::string_view what) {
   return text.find(what) != std::string_view::npos;
 }
 
+// What calls are written with and tokenizers may have as control tokens.
+constexpr std::string_view kMarks[] = {"<tool_call>",
+                                       "</tool_call>",
+                                       "[TOOL_CALLS]",
+                                       "[CALL_ID]",
+                                       "[ARGS]",
+                                       "<｜tool▁calls▁begin｜>",
+                                       "<｜tool▁calls▁end｜>",
+                                       "<｜tool▁call▁begin｜>",
+                                       "<｜tool▁call▁end｜>",
+                                       "<｜tool▁sep｜>"};
+
 grammar::ToolSyntax Hermes() {
   return {.list_open = "",
           .open = "<tool_call>\n{\"name\": \"",
@@ -20,15 +32,16 @@ grammar::ToolSyntax Hermes() {
           .mark = "<tool_call>"};
 }
 
-grammar::ToolSyntax Mistral(bool list) {
-  if (!list) {
+grammar::ToolSyntax Mistral(std::string_view chat_template) {
+  if (Has(chat_template, "[ARGS]")) {
     return {.list_open = "",
             .open = "[TOOL_CALLS]",
             .between = "[ARGS]",
             .close = "",
             .separator = "",
             .list_close = "",
-            .mark = "[TOOL_CALLS]"};
+            .mark = "[TOOL_CALLS]",
+            .id_mark = Has(chat_template, "[CALL_ID]") ? "[CALL_ID]" : ""};
   }
   return {.list_open = "[TOOL_CALLS][",
           .open = "{\"name\": \"",
@@ -99,10 +112,8 @@ std::optional<grammar::ToolSyntax> FindToolSyntax(std::string_view chat_template
   if (Has(chat_template, "<tool_call>") &&
       (Has(chat_template, "\"arguments\"") || Has(chat_template, "\\\"arguments\\\""))) {
     out = Hermes();
-  } else if (Has(chat_template, "[TOOL_CALLS]") && Has(chat_template, "[CALL_ID]")) {
-    return std::nullopt;
   } else if (Has(chat_template, "[TOOL_CALLS]")) {
-    out = Mistral(!Has(chat_template, "[ARGS]"));
+    out = Mistral(chat_template);
   } else if (Has(chat_template, "<function=") && Has(chat_template, "</function>") &&
              !Has(chat_template, "<parameter=")) {
     out = Functionary();
@@ -116,17 +127,12 @@ std::optional<grammar::ToolSyntax> FindToolSyntax(std::string_view chat_template
     out = Hermes();
   }
   if (!out) return out;
-  std::vector<std::string> marks = {out->mark};
-  if (out->mark == "<｜tool▁calls▁begin｜>") {
-    for (const char* other : {"<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
-                              "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"}) {
-      marks.emplace_back(other);
-    }
-  }
-  for (const std::string& mark : marks) {
-    if (mark.empty()) continue;
+  const std::string call = out->list_open + out->open + out->id_mark + out->between + out->close +
+                           out->separator + out->list_close;
+  for (const std::string_view mark : kMarks) {
+    if (!Has(call, mark)) continue;
     const auto id = tokenizer.Find(mark);
-    if (id && tokenizer.IsControl(*id)) out->tokens.push_back(mark);
+    if (id && tokenizer.IsControl(*id)) out->tokens.emplace_back(mark);
   }
   return out;
 }
@@ -229,7 +235,8 @@ bool ToolCallSplitter::TakeArguments(Parts& parts) {
     }
   }
   pending_.erase(0, i);
-  if (!taken.empty()) parts.deltas.push_back({.index = index_, .name = {}, .arguments = taken});
+  if (!taken.empty())
+    parts.deltas.push_back({.index = index_, .name = {}, .id = {}, .arguments = taken});
   if (done) state_ = State::kBehind;
   return done;
 }
@@ -254,7 +261,14 @@ bool ToolCallSplitter::Advance(Parts& parts) {
         state_ = State::kText;
         return true;
       }
-      parts.deltas.push_back({.index = ++index_, .name = std::move(name), .arguments = {}});
+      std::string id;
+      if (const size_t mark = name.find(syntax_.id_mark);
+          !syntax_.id_mark.empty() && mark != std::string::npos) {
+        id = name.substr(mark + syntax_.id_mark.size());
+        name.resize(mark);
+      }
+      parts.deltas.push_back(
+          {.index = ++index_, .name = std::move(name), .id = std::move(id), .arguments = {}});
       state_ = State::kArguments;
       depth_ = 0;
       return true;

@@ -12,10 +12,10 @@ namespace nibble::server {
 
 // How the model behind a chat template writes calls of tools: Hermes and Qwen (<tool_call>),
 // Mistral
-// ([TOOL_CALLS], with a list or with [ARGS]), Functionary 3.1 (<function=…>) and 3.2 (>>>name),
-// DeepSeek R1 and V3.1 (<｜tool▁calls▁begin｜>), Llama 3 (a JSON object). Nothing for a template
-// that speaks of tools in another way; a template that does not speak of them gets Hermes's way,
-// which ToolsPrompt then tells the model.
+// ([TOOL_CALLS], with a list, [ARGS], or [CALL_ID] and [ARGS]), Functionary 3.1 (<function=…>)
+// and 3.2 (>>>name), DeepSeek R1 and V3.1 (<｜tool▁calls▁begin｜>), Llama 3 (a JSON object).
+// Nothing for a template that speaks of tools in another way; a template that does not speak of
+// them gets Hermes's way, which ToolsPrompt then tells the model.
 std::optional<grammar::ToolSyntax> FindToolSyntax(std::string_view chat_template,
                                                   const Tokenizer& tokenizer);
 bool SpeaksOfTools(std::string_view chat_template);
@@ -33,6 +33,7 @@ class ToolCallSplitter {
   struct Delta {
     int index = 0;
     std::string name;       // not empty: a call begins
+    std::string id;         // that the model gave it, if it did
     std::string arguments;  // more of its arguments
   };
   struct Parts {

@@ -288,6 +288,8 @@ class Formats(unittest.TestCase):
                 wanted = ["hour"] if function == "get_time" else ["city", "unit"]
                 self.assertEqual(list(json.loads(arguments)), wanted)
                 calls += 1
+            if choice["finish_reason"] == "tool_calls":
+                self.give_back(server, choice["message"])
             streamed = []
             for event in events(server.chat("What is the weather in Oslo?", stream=True, **fields)):
                 for one in event.get("choices", []):
@@ -303,6 +305,22 @@ class Formats(unittest.TestCase):
         self.assertTrue(message["content"] or message.get("tool_calls"), message)
         for mark in marks:
             self.assertNotIn(mark, message["content"] or "")
+
+    def give_back(self, server, message):
+        """The results of the calls, as every client sends them. Some templates look at the ids."""
+        messages = [{"role": "user", "content": "What is the weather in Oslo?"}, message]
+        for call in message["tool_calls"]:
+            self.assertRegex(call["id"], "^[0-9A-Za-z]{9}$")
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": "Rain."})
+        answer = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 5,
+                                                      "tools": [WEATHER, CLOCK]})
+        self.assertEqual(answer.status, 200, answer.body)
+
+    def test_mistral_with_a_list(self):
+        self.check("mistralai-Mistral-Nemo-Instruct-2407.jinja", ("[TOOL_CALLS]",))
+
+    def test_mistral_with_ids(self):
+        self.check("Mistral-Small-3.2-24B-Instruct-2506.jinja", ("[TOOL_CALLS]", "[CALL_ID]"))
 
     def test_functionary_3_2(self):
         self.check("meetkai-functionary-medium-v3.2.jinja", (">>>", "all\n"))
