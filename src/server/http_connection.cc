@@ -18,6 +18,7 @@ using boost::system::error_code;
 constexpr size_t kMostReadAhead = size_t{64} << 10;
 constexpr size_t kMostQueuedAnswers = size_t{256} << 10;  // then no further request is begun
 constexpr double kLingerS = 2;
+constexpr double kSpareS = 0.5;  // a spare connection waits for a head
 constexpr int kStoppingRetryS = 5;
 // A client's unread bytes are to be ours to count, not the system's to hide.
 constexpr int kSendBuffer = 128 << 10;
@@ -97,7 +98,7 @@ class Connection::Answer : public Responder {
 
  private:
   bool KeepAlive() {
-    if (connection_->shared_.closing) keep_alive_ = false;
+    if (connection_->shared_.closing || connection_->spare_) keep_alive_ = false;
     return keep_alive_;
   }
   void Done() {
@@ -117,8 +118,8 @@ class Connection::Answer : public Responder {
   std::function<void()> on_gone_;
 };
 
-Connection::Connection(boost::asio::ip::tcp::socket socket, HttpShared& shared)
-    : socket_(std::move(socket)), shared_(shared), parser_(shared.options.limits) {
+Connection::Connection(boost::asio::ip::tcp::socket socket, HttpShared& shared, bool spare)
+    : socket_(std::move(socket)), shared_(shared), parser_(shared.options.limits), spare_(spare) {
   ++shared_.counters.connections;
 }
 
@@ -228,8 +229,23 @@ bool Connection::Step() {
   return true;
 }
 
+// A spare one that no other has made room for.
+bool Connection::IsTooMany() const {
+  return spare_ && shared_.counters.connections > shared_.options.max_connections;
+}
+
+void Connection::RefuseAsTooMany() {
+  ++shared_.counters.refused;
+  Refuse({.status = 503, .message = "too many connections", .retry_after_s = 1});
+}
+
 bool Connection::OnHead() {
   WaitFor(Waiting::kBody);
+  spare_ = IsTooMany();
+  if (spare_ && parser_.head().path != "/health") {
+    RefuseAsTooMany();
+    return false;
+  }
   if (auto refusal = shared_.handler->CheckHead(parser_.head())) {
     if (parser_.has_body()) {
       Queue(SerializeHead(*refusal, {.keep_alive = false}) + refusal->body);
@@ -363,6 +379,8 @@ void Connection::Tick(double now) {
     return Close();
   }
   const double waited = now - since_;
+  const bool has_head = waiting_ != Waiting::kRequest && waiting_ != Waiting::kHead;
+  if (!has_head && waited > kSpareS && IsTooMany()) return RefuseAsTooMany();
   switch (waiting_) {
     case Waiting::kHandshake:
       if (waited <= options.header_s) return;

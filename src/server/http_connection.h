@@ -25,7 +25,9 @@ struct HttpShared {
 // what it sends early, and answers one request after the other.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(boost::asio::ip::tcp::socket socket, HttpShared& shared);
+  // spare: one beyond max_connections, for /health. Other requests are answered when connections
+  // have been closed by then, and refused else.
+  Connection(boost::asio::ip::tcp::socket socket, HttpShared& shared, bool spare);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -48,6 +50,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Process();
   bool Step();  // one event of the parser; false: nothing more can be done now
   bool OnHead();
+  bool IsTooMany() const;
+  void RefuseAsTooMany();
   void Refuse(const ApiError& error);
   void CountBody();
   bool WithinBodies();
@@ -65,6 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::unique_ptr<boost::asio::ssl::stream<boost::asio::ip::tcp::socket&>> tls_;
   HttpShared& shared_;
   HttpParser parser_;
+  bool spare_;
   bool open_ = true;
   std::array<char, 16384> chunk_;
   std::string in_;  // not yet parsed

@@ -24,6 +24,7 @@ using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
 constexpr std::chrono::milliseconds kTick{100};
+constexpr int kSpareConnections = 16;  // beyond the limit: for /health, and while others close
 
 Result<std::unique_ptr<ssl::context>> MakeTls(const HttpOptions& options) {
   auto tls = std::make_unique<ssl::context>(ssl::context::tls_server);
@@ -85,10 +86,11 @@ void HttpServer::Impl::OnAccept(const error_code& error, tcp::socket socket) {
     return;
   }
   ++shared.counters.accepted;
-  if (shared.counters.connections >= shared.options.max_connections) {
+  const int beyond = shared.counters.connections - shared.options.max_connections;
+  if (beyond >= kSpareConnections) {
     RefuseConnection(std::move(socket));
   } else {
-    const auto connection = std::make_shared<Connection>(std::move(socket), shared);
+    const auto connection = std::make_shared<Connection>(std::move(socket), shared, beyond >= 0);
     connections.push_back(connection);
     connection->Begin();
   }

@@ -18,7 +18,7 @@ struct HttpOptions {
   int port = 8080;            // 0: any free one
   std::string tls_cert = {};  // PEM files: of the chain and of its key; empty: no TLS
   std::string tls_key = {};
-  int max_connections = 1024;
+  int max_connections = 1024;  // and a few that only /health is answered on
   HttpLimits limits = {};
   size_t max_all_bodies = 256'000'000;  // of all connections together
   size_t max_unread = 1'000'000;        // bytes of a stream that its client has not read

@@ -207,6 +207,14 @@ class Limits(ServerTest):
         connections = [self.server.raw() for _ in range(6)]
         with self.server.raw() as late:
             self.assertIn(b"503 Service Unavailable", read_all(late))
+        self.assertEqual(self.server.get("/v1/models").status, 503)
+        for _ in range(20):  # by the way, spare ones are given back
+            self.assertEqual(self.server.get("/health").status, 200)
+        more = [self.server.raw() for _ in range(30)]
+        answers = [read_all(one) for one in more]
+        for one in more:
+            one.close()
+        self.assertEqual([b" 503 " in one for one in answers], [True] * 30)
         for connection in connections:  # closed by the server, in time
             self.assertEqual(read_all(connection), b"")
             connection.close()
