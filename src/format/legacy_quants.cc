@@ -53,11 +53,26 @@ float AffineCodes(const float* x, const Range& range, int largest, uint8_t codes
   return d;
 }
 
-// roundf, half away from zero, into −128 … 127; a NaN becomes 0.
+// roundf, half away from zero, into −128 … 127; a NaN becomes 0. Without a call and without branches,
+// for several at a time: just less than one half is added and the fraction cut off.
 int8_t RoundHalfAway(float value) {
-  const float rounded = std::round(value);
-  if (!(rounded > -128.0f)) return rounded != rounded ? int8_t{0} : int8_t{-128};
-  return rounded >= 127.0f ? int8_t{127} : static_cast<int8_t>(rounded);
+  constexpr float kBelowHalf = 0x1.fffffep-2f;
+  float held = value == value ? value : 0.0f;
+  held = held < 127.0f ? held : 127.0f;
+  held = held > -128.0f ? held : -128.0f;
+  return static_cast<int8_t>(static_cast<int>(held + std::copysign(kBelowHalf, held)));
+}
+
+float LargestMagnitude(const float* x) {
+  constexpr int kLanes = 8;
+  float largest[kLanes] = {};
+  for (int i = 0; i < kBlock; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) {
+      const float magnitude = std::fabs(x[i + j]);
+      largest[j] = magnitude > largest[j] ? magnitude : largest[j];
+    }
+  }
+  return *std::ranges::max_element(largest);
 }
 
 }  // namespace
@@ -189,7 +204,7 @@ void DecodeQ8_0(const std::byte* src, float* dst, size_t count) {
 void EncodeQ8_0(const float* src, std::byte* dst, size_t count) {
   EncodeBlocks<BlockQ8_0, kBlock>(src, dst, count, [](const float* x) {
     BlockQ8_0 block;
-    const float d = std::fabs(SignedMax({x, kBlock})) / 127.0f;
+    const float d = LargestMagnitude(x) / 127.0f;
     const float inverse = Inverse(d);
     block.d = F32ToF16(d);
     for (int i = 0; i < kBlock; ++i) block.qs[i] = RoundHalfAway(x[i] * inverse);
