@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "advise/rate_meters.h"
 #include "advise/step_overheads.h"
 #include "advise/validate.h"
 #include "container/json.h"
@@ -16,6 +18,22 @@ namespace nibble {
 namespace {
 
 using namespace calibration_cases;
+
+// Products with denormal numbers take some processors a hundred times as long as others.
+TEST(CalibrationCases, WeightsThatAreTimedAreOrdinaryNumbers) {
+  constexpr size_t kWeights = 256 * 64;
+  for (const Format format :
+       {Format::kF32, Format::kF16, Format::kBF16, Format::kF8E4M3, Format::kF8E5M2, Format::kQ4_0,
+        Format::kQ6K, Format::kQ8_0, Format::kMxfp4, Format::kNvfp4}) {
+    const FormatTraits& traits = TraitsOf(format);
+    std::vector<float> values(kWeights);
+    traits.decode(RandomBlocks(format, traits.RowBytes(kWeights)).data(), values.data(), kWeights);
+    const auto ordinary = [](float value) {
+      return value == 0 || (std::abs(value) > 1e-30F && std::abs(value) < 1e30F);
+    };
+    EXPECT_TRUE(std::ranges::all_of(values, ordinary)) << traits.name;
+  }
+}
 
 TEST(CalibrationCases, NothingValidatedWasCalibrated) {
   std::set<int> batches(std::begin(kNearRows), std::end(kNearRows));

@@ -24,6 +24,8 @@ using calibration_cases::kCols;
 constexpr size_t kNearBytes = size_t{512} << 10;
 constexpr size_t kLeastArena = size_t{128} << 20;
 
+}  // namespace
+
 // Codes of chance with small scales: a byte pattern whose f16 readings are finite. Read as f32 or
 // bf16 some of its numbers would be denormal, at which processors may take a hundred times as long:
 // these get exponents from -31.
@@ -46,8 +48,6 @@ std::vector<std::byte> RandomBlocks(Format format, size_t bytes) {
   }
   return out;
 }
-
-}  // namespace
 
 std::vector<float> RandomFloats(size_t count, unsigned seed) {
   std::mt19937 engine(seed);

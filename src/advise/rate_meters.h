@@ -19,6 +19,8 @@ namespace nibble {
 class MeterBench;
 class ThreadPool;
 
+// Rows of a format for the products that are timed.
+std::vector<std::byte> RandomBlocks(Format format, size_t bytes);
 // Normally distributed numbers, the same for the same seed.
 std::vector<float> RandomFloats(size_t count, unsigned seed);
 

@@ -53,8 +53,8 @@ float AffineCodes(const float* x, const Range& range, int largest, uint8_t codes
   return d;
 }
 
-// roundf, half away from zero, into −128 … 127; a NaN becomes 0. Without a call and without branches,
-// for several at a time: just less than one half is added and the fraction cut off.
+// roundf, half away from zero, into −128 … 127; a NaN becomes 0. Without a call and without
+// branches, for several at a time: just less than one half is added and the fraction cut off.
 int8_t RoundHalfAway(float value) {
   constexpr float kBelowHalf = 0x1.fffffep-2f;
   float held = value == value ? value : 0.0f;
