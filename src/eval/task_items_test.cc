@@ -103,11 +103,10 @@ TEST(TaskItems, ArcAndMultipleChoice) {
 }
 
 TEST(TaskItems, ANumberMayBeExpectedAsOne) {
-  const auto items = ParsePromptItems(
-      R"({"prompt": "1+6=", "expected": 7, "rule": "number"})"
-      "\n"
-      R"({"prompt": "1/2=", "expected": 0.5, "rule": "exact"})",
-      0);
+  const auto items = ParsePromptItems(R"({"prompt": "1+6=", "expected": 7, "rule": "number"})"
+                                      "\n"
+                                      R"({"prompt": "1/2=", "expected": 0.5, "rule": "exact"})",
+                                      0);
   ASSERT_TRUE(items) << items.error().message;
   EXPECT_EQ(items->front().expected, "7");
   EXPECT_EQ(items->back().expected, "0.5");
