@@ -65,11 +65,15 @@ Status CheckImportanceFlags(const QuantizeFlags& own, const Recipe& recipe) {
   const std::pair<bool, const char*> of_texts[] = {
       {own.importance.sequences != ImportanceFlags{}.sequences, "--calib-sequences"},
       {own.importance.length != ImportanceFlags{}.length, "--calib-length"}};
-  for (const auto& [given, flag] : of_texts) {
-    if (given && !reads_now) return BadInput("{}: no text is looked at without --calib", flag);
+  if (!own.importance.calib.empty() && !reads && !FloatsOfFolder(own)) {
+    return BadInput("--calib: {} looks at no text", recipe.Describe());
   }
-  if (own.importance.calib.empty() || reads || FloatsOfFolder(own)) return {};
-  return BadInput("--calib: {} looks at no text", recipe.Describe());
+  for (const auto& [given, flag] : of_texts) {
+    if (!given || reads_now) continue;
+    if (searches) return BadInput("{}: no text is looked at without --calib", flag);
+    return BadInput("{}: {} looks at no text", flag, recipe.Describe());
+  }
+  return {};
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ constexpr int kSendBuffer = 128 << 10;
 
 }  // namespace
 
-class Connection::Answer : public Responder {
+class Connection::Answer final : public Responder {
  public:
   Answer(std::shared_ptr<Connection> connection, const HttpRequest& request)
       : connection_(std::move(connection)),

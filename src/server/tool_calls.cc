@@ -94,6 +94,20 @@ grammar::ToolSyntax Llama3() {
           .several = false};
 }
 
+std::optional<grammar::ToolSyntax> SyntaxOf(std::string_view chat_template) {
+  const auto has = [&](std::string_view what) { return Has(chat_template, what); };
+  if (has("<tool_call>") && (has("\"arguments\"") || has("\\\"arguments\\\""))) return Hermes();
+  if (has("[TOOL_CALLS]")) return Mistral(chat_template);
+  if (has("<function=") && has("</function>") && !has("<parameter=")) return Functionary();
+  if (has(">>>${recipient}")) return Functionary32();
+  if (has("<｜tool▁calls▁begin｜>") && !SpeaksOfTools(chat_template)) {
+    return DeepSeek(has("```json"));
+  }
+  if (has("\"parameters\": ") && has("<|start_header_id|>")) return Llama3();
+  if (SpeaksOfTools(chat_template)) return std::nullopt;
+  return Hermes();
+}
+
 // The longest end of text that `what` begins with, but not all of it.
 size_t PartialEnd(std::string_view text, std::string_view what) {
   for (size_t n = std::min(text.size(), what.size() - 1); n > 0; --n) {
@@ -108,24 +122,7 @@ bool SpeaksOfTools(std::string_view chat_template) { return Has(chat_template, "
 
 std::optional<grammar::ToolSyntax> FindToolSyntax(std::string_view chat_template,
                                                   const Tokenizer& tokenizer) {
-  std::optional<grammar::ToolSyntax> out;
-  if (Has(chat_template, "<tool_call>") &&
-      (Has(chat_template, "\"arguments\"") || Has(chat_template, "\\\"arguments\\\""))) {
-    out = Hermes();
-  } else if (Has(chat_template, "[TOOL_CALLS]")) {
-    out = Mistral(chat_template);
-  } else if (Has(chat_template, "<function=") && Has(chat_template, "</function>") &&
-             !Has(chat_template, "<parameter=")) {
-    out = Functionary();
-  } else if (Has(chat_template, ">>>${recipient}")) {
-    out = Functionary32();
-  } else if (Has(chat_template, "<｜tool▁calls▁begin｜>") && !SpeaksOfTools(chat_template)) {
-    out = DeepSeek(Has(chat_template, "```json"));
-  } else if (Has(chat_template, "\"parameters\": ") && Has(chat_template, "<|start_header_id|>")) {
-    out = Llama3();
-  } else if (!SpeaksOfTools(chat_template)) {
-    out = Hermes();
-  }
+  std::optional<grammar::ToolSyntax> out = SyntaxOf(chat_template);
   if (!out) return out;
   const std::string call = out->list_open + out->open + out->id_mark + out->between + out->close +
                            out->separator + out->list_close;
